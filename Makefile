@@ -1,0 +1,112 @@
+# Baton: build, run, test, measure, install. Each target first installs the Debian packages that it lacks, and says which.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+PREFIX  ?= /usr/local
+DESTDIR ?=
+CARGO   ?= cargo
+TARGET  ?= target
+ADDRESS ?= 127.0.0.1:8080
+# How long `make fuzz` goes on; `make test` has its own, shorter time.
+SECONDS_FUZZ      ?= 600
+SECONDS_FUZZ_TEST := 60
+
+# What the server needs to be built and to run: PHP as a library, its headers, opcache, a C compiler.
+PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opcache
+# DokuWiki for its journey, with the PHP extensions that it uses. php8.2-cgi is there because Debian's `php` asks for one of
+# three SAPIs, and this is the one that starts no service. The fuzzer links C++.
+PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki
+# The peers and tools of the benchmarks.
+PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace apache2-utils
+
+# The handoff's concurrency, searched exhaustively. In a folder of its own: other flags would rebuild everything each time.
+LOOM := RUSTFLAGS="--cfg loom" $(CARGO) test -p baton-handoff --release --lib --target-dir $(TARGET)/loom
+
+.PHONY: build run test test-unit test-loom test-journeys test-fuzz bench fmt lint fuzz install uninstall \
+        deps-build deps-test deps-bench clean help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
+
+build: deps-build ## the release binaries, target/release/baton and target/release/baton-php
+	$(CARGO) build --release -p baton
+	$(CARGO) build --release -p baton-php
+
+run: build ## serve the example application on http://127.0.0.1:8080
+	$(TARGET)/release/baton serve examples/php --listen $(ADDRESS)
+
+test: deps-build deps-test ## everything that must hold: lint, unit tests, loom, journeys, a minute of fuzzing
+	$(MAKE) lint
+	$(MAKE) test-unit
+	$(MAKE) test-loom
+	$(MAKE) test-journeys
+	$(MAKE) test-fuzz
+
+test-unit: ## tests that need neither PHP nor a socket to the outside
+	$(CARGO) test
+
+test-loom: ## the lock-free parts under every interleaving
+	$(LOOM)
+
+test-journeys: build ## the real binary over real sockets
+	$(CARGO) test -p baton-journeys --release
+
+test-fuzz:
+	crates/http1/fuzz/run.sh $(SECONDS_FUZZ_TEST)
+
+fuzz: deps-build deps-test ## fuzz the HTTP parser; SECONDS_FUZZ=600
+	crates/http1/fuzz/run.sh $(SECONDS_FUZZ)
+
+bench: build deps-bench ## side by side with the peers; writes bench/RESULTS.md
+	bench/run
+
+fmt: ## format the sources
+	$(CARGO) fmt --all
+
+lint: deps-build ## formatting and clippy, warnings are errors
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+# The server finds its guest in ../lib/baton from where it stands.
+install: build ## PREFIX=/usr/local, DESTDIR= for packagers
+	install -Dm755 $(TARGET)/release/baton $(DESTDIR)$(PREFIX)/bin/baton
+	install -Dm755 $(TARGET)/release/baton-php $(DESTDIR)$(PREFIX)/lib/baton/baton-php
+	install -Dm644 crates/guest/include/baton_guest.h $(DESTDIR)$(PREFIX)/include/baton_guest.h
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE
+
+uninstall: ## removes what install put there
+	rm -f $(DESTDIR)$(PREFIX)/bin/baton $(DESTDIR)$(PREFIX)/include/baton_guest.h
+	rm -rf $(DESTDIR)$(PREFIX)/lib/baton $(DESTDIR)$(PREFIX)/share/doc/baton
+
+clean:
+	$(CARGO) clean
+
+deps-build:
+	@$(call install_missing,build,$(PACKAGES_BUILD))
+
+deps-test:
+	@$(call install_missing,test,$(PACKAGES_TEST))
+
+deps-bench:
+	@$(call install_missing,bench,$(PACKAGES_BENCH))
+
+# $(call install_missing,PURPOSE,PACKAGES): asks dpkg, and apt-get only for what is missing. While packages are installed
+# no service may start: unless the machine has a policy of its own, one that says so is put in place and taken away again.
+define install_missing
+missing=$$(for p in $(2); do \
+    [ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null || true)" = installed ] || echo $$p; done); \
+[ -z "$$missing" ] && exit 0; \
+command -v apt-get >/dev/null || { echo "make $(1) needs these Debian packages: $$missing" >&2; exit 1; }; \
+echo "installing the Debian packages needed for $(1):" $$missing; \
+sudo=; [ "$$(id -u)" = 0 ] || sudo=sudo; \
+policy=/usr/sbin/policy-rc.d; \
+if [ ! -e $$policy ]; then \
+    printf '#!/bin/sh\nexit 101\n' | $$sudo tee $$policy >/dev/null; $$sudo chmod 755 $$policy; \
+    trap "$$sudo rm -f $$policy" EXIT; \
+fi; \
+install="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y -o Dpkg::Use-Pty=0 --no-install-recommends"; \
+$$install $$missing || { $$sudo apt-get update -qq && $$install $$missing; }
+endef

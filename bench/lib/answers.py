@@ -1,0 +1,64 @@
+"""Is what a server answers what we think that we measure? Asked before anything is timed."""
+
+import hashlib
+import http.client
+import json
+
+PATTERN = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_"
+HELLO = b"Hello, world!"
+BIG = PATTERN * 3125
+# path -> (body, number of X-Bench- headers)
+EXPECTED = {
+    "/hello.php": (HELLO, 0),
+    "/hello.txt": (HELLO, 0),
+    "/": (HELLO, 0),
+    "/big.php": (BIG, 25),
+    "/parts.php": (BIG, 25),
+}
+TIMEOUT_S = 5
+
+
+class WrongAnswer(Exception):
+    pass
+
+
+def fetch(port, path, timeout_s=TIMEOUT_S):
+    """(status, headers, body)"""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)
+    try:
+        connection.request("GET", path, headers={"Host": "127.0.0.1"})
+        response = connection.getresponse()
+        return response.status, response.getheaders(), response.read()
+    finally:
+        connection.close()
+
+
+def check(name, port, path):
+    """Raises WrongAnswer unless status, length, hash and headers are as expected. Returns the body's length."""
+    expected, headers_expected = EXPECTED[path]
+    status, headers, body = fetch(port, path)
+    ours = sum(1 for key, _ in headers if key.lower().startswith("x-bench-"))
+    if status != 200:
+        raise WrongAnswer(f"{name} answers {path} with status {status}: {body[:200]!r}")
+    if hashlib.sha256(body).digest() != hashlib.sha256(expected).digest():
+        raise WrongAnswer(f"{name} answers {path} with {len(body)} bytes, not the {len(expected)} expected: {body[:60]!r}")
+    if ours != headers_expected:
+        raise WrongAnswer(f"{name} answers {path} with {ours} X-Bench headers, not {headers_expected}")
+    return len(body)
+
+
+def probe(name, port):
+    """What probe.php says; raises WrongAnswer if PHP does not run as the comparison needs it."""
+    check(name, port, "/hello.php")
+    status, _, body = fetch(port, "/probe.php")
+    try:
+        facts = json.loads(body)
+    except ValueError:
+        raise WrongAnswer(f"{name} answers /probe.php with status {status}: {body[:200]!r}") from None
+    if not facts["opcache"]:
+        raise WrongAnswer(f"{name} runs PHP without opcache")
+    if not facts["hello_cached"]:
+        raise WrongAnswer(f"{name} does not keep hello.php in opcache")
+    if not facts["bench_ini"]:
+        raise WrongAnswer(f"{name} did not read bench.ini (PHP_INI_SCAN_DIR)")
+    return facts

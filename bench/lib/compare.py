@@ -1,0 +1,75 @@
+"""Two servers in turns: A B, B A, A B ... each pair of rounds gives one ratio."""
+
+from lib import answers, measure, stats, targets
+
+WARM_UP_S = 1
+# What a round costs beside the load itself.
+OVERHEAD_S = 0.2
+
+
+def planned_s(comparison, servers, options):
+    rounds = max(options.rounds, 0 if options.quick else comparison.rounds_min)
+    return len(servers) * (WARM_UP_S + rounds * (options.seconds + OVERHEAD_S))
+
+
+def run(comparison, servers, options, progress):
+    """`servers`: the subject and the peer, or the one of them that is there. Returns the rounds and their ratios."""
+    for server in servers:
+        answers.check(server.name, server.port, comparison.path)
+        measure.under_load(server, comparison.path, comparison.connections, WARM_UP_S)
+        progress.done(WARM_UP_S)
+    rounds = []
+    wanted = max(options.rounds, 0 if options.quick else comparison.rounds_min)
+    while len(rounds) < wanted:
+        rounds.append(_round(comparison, servers, options, progress, len(rounds), wanted))
+        # Decided once, not after each round: to stop as soon as the figures please would bend them.
+        if len(rounds) == wanted == options.rounds < targets.ROUNDS_WHEN_NEAR and not options.quick \
+                and _too_near(comparison, rounds):
+            progress.add((targets.ROUNDS_WHEN_NEAR - wanted) * len(servers) * (options.seconds + OVERHEAD_S))
+            progress.say(f"{comparison.name}: within 10 % of a target, {targets.ROUNDS_WHEN_NEAR} rounds instead of {wanted}")
+            wanted = targets.ROUNDS_WHEN_NEAR
+    return {"name": comparison.name, "path": comparison.path, "connections": comparison.connections,
+            "note": comparison.note, "servers": [server.name for server in servers],
+            "rounds": rounds, "ratios": _judge(comparison, rounds)}
+
+
+def _round(comparison, servers, options, progress, number, wanted):
+    order = servers if number % 2 == 0 else servers[::-1]
+    figures = {}
+    for server in order:
+        one = measure.under_load(server, comparison.path, comparison.connections, options.seconds)
+        figures[server.name] = one
+        progress.done(options.seconds + OVERHEAD_S)
+        progress.say(f"{comparison.name} {number + 1}/{wanted} {server.name}: {one['requests_per_second']:,.0f} req/s, "
+                     f"P50 {one['p50_us'] / 1e3:.2f} ms, P99 {one['p99_us'] / 1e3:.2f} ms, "
+                     f"{one['cpu_us_per_request_all']:.1f} us CPU, {one['errors']} errors")
+    return {server.name: figures[server.name] for server in servers}
+
+
+def ratios(rounds, metric):
+    """The first server against the second, round by round; more is better."""
+    _, key, more_is_better = targets.METRICS[metric]
+    values = []
+    for one in rounds:
+        if len(one) == 2:
+            subject, peer = (figures[key] for figures in one.values())
+            above, below = (subject, peer) if more_is_better else (peer, subject)
+            if below:
+                values.append(above / below)
+    return values
+
+
+def _too_near(comparison, rounds):
+    return any(stats.near(ratios(rounds, metric), target) for metric, target in comparison.targets.items())
+
+
+def _judge(comparison, rounds):
+    judged = {}
+    for metric in targets.METRICS:
+        values = ratios(rounds, metric)
+        if values:
+            low, high = stats.interval(values)
+            target = comparison.targets.get(metric)
+            judged[metric] = {"ratios": values, "median": stats.median(values), "low": low, "high": high,
+                              "target": target, "verdict": stats.verdict(values, target) if target else None}
+    return judged

@@ -1,0 +1,309 @@
+"""Starts and stops the servers, each in a temporary folder of its own, and ends by pid only what it started."""
+
+import grp
+import os
+import pwd
+import resource
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+from lib import answers, paths, processes
+
+START_TIMEOUT_S = 15
+STOP_TIMEOUT_S = 10
+OPEN_FILES = 65536
+SCRIPT_AGE_S = 3600
+# Who nginx's workers and php-fpm's children run as when root starts them; nobody else may choose.
+UNPRIVILEGED_USER = "www-data"
+
+
+class ServerError(Exception):
+    pass
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def raise_open_files(wanted=OPEN_FILES):
+    """As many descriptors as allowed, up to `wanted`. What we start inherits it. Returns the limit reached."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, wanted))
+            return wanted
+        except (ValueError, PermissionError):
+            pass
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, wanted), hard))
+    return min(hard, wanted)
+
+
+class Server:
+    """One server under test. The scripts lie in its root under their own names."""
+
+    name = "?"
+    # Whether its application runs in processes of its own, apart from the front.
+    has_app = False
+
+    def __init__(self):
+        self.folder = None
+        self.port = None
+        self.roots = []
+        self.first_answer_s = None
+
+    def commands(self):
+        """[(argv, environment)]: started together, stopped in reverse."""
+        raise NotImplementedError
+
+    def first_path(self):
+        return "/hello.php"
+
+    def start(self):
+        """Returns once the first right answer has come, and remembers how long that took."""
+        self.folder = tempfile.mkdtemp(prefix="baton-bench-")
+        # App processes run as another user and must reach the scripts.
+        os.chmod(self.folder, 0o755)
+        self.port = free_port()
+        root = os.path.join(self.folder, "root")
+        os.mkdir(root)
+        for script in os.listdir(paths.SCRIPTS):
+            shutil.copy(os.path.join(paths.SCRIPTS, script), root)
+        # What a server looks for to know that a folder is a PHP application.
+        shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
+        _write(os.path.join(root, "hello.txt"), answers.HELLO.decode())
+        # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
+        for name in os.listdir(root):
+            os.utime(os.path.join(root, name), (time.time() - SCRIPT_AGE_S,) * 2)
+        try:
+            commands = self.commands()
+            started = time.monotonic()
+            for argv, environment in commands:
+                self._spawn(argv, environment)
+            self._wait_for_answer(started)
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def _spawn(self, argv, environment):
+        log = open(os.path.join(self.folder, f"output-{len(self.roots)}.log"), "wb")
+        with log:
+            self.roots.append(subprocess.Popen(
+                argv, cwd=self.folder, env={**os.environ, **environment}, stdin=subprocess.DEVNULL,
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True))
+
+    def _wait_for_answer(self, started):
+        last = "no answer"
+        while time.monotonic() - started < START_TIMEOUT_S:
+            for child in self.roots:
+                if child.poll() is not None:
+                    raise ServerError(f"{self.name} ended with {child.returncode} at start: {self.output()}")
+            try:
+                answers.check(self.name, self.port, self.first_path())
+                self.first_answer_s = time.monotonic() - started
+                return
+            except (OSError, answers.http.client.HTTPException) as error:
+                last = repr(error)
+            except answers.WrongAnswer as error:
+                # A 502 or 503 while the application starts; anything else stays and is shown in the end.
+                last = str(error)
+            time.sleep(0.001)
+        raise ServerError(f"{self.name} does not answer within {START_TIMEOUT_S} s: {last}: {self.output()}")
+
+    def output(self):
+        """The end of what it printed."""
+        text = ""
+        for name in sorted(os.listdir(self.folder)):
+            if name.endswith(".log"):
+                with open(os.path.join(self.folder, name), errors="replace") as file:
+                    text += file.read()[-1500:]
+        return text.strip() or "(it printed nothing)"
+
+    def stop(self):
+        """SIGTERM, then SIGKILL for what is left of the tree that it had."""
+        had = {processes.identity(pid) for pid in self.pids()} - {None}
+        for child in reversed(self.roots):
+            if child.poll() is None:
+                child.send_signal(signal.SIGTERM)
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        clean = True
+        for child in self.roots:
+            try:
+                child.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                clean = False
+                child.kill()
+                child.wait()
+        # Same number and same start time, or it is not ours.
+        for pid, _ in [one for one in had if processes.identity(one[0]) == one]:
+            clean = False
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.roots = []
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder = None
+        return clean
+
+    def pids(self):
+        """All processes, front and app."""
+        return [pid for child in self.roots for pid in processes.tree(child.pid)]
+
+    def front_pids(self):
+        return self.pids()
+
+    def app_pids(self):
+        return []
+
+    def url(self, path):
+        return f"http://127.0.0.1:{self.port}{path}"
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+class Php:
+    """What is the same for every server that runs PHP: the ini file."""
+
+    def php_environment(self):
+        folder = os.path.join(self.folder, "ini")
+        os.mkdir(folder)
+        # Debian's own settings, 30 s and 60 s, cost setitimer calls. See bench.ini.
+        limits = {"MAX_EXECUTION_TIME": 0, "MAX_INPUT_TIME": 0} if self.without_time_limits else \
+                 {"MAX_EXECUTION_TIME": 30, "MAX_INPUT_TIME": 60}
+        _fill("bench.ini", os.path.join(folder, "bench.ini"), limits)
+        # The empty part before the colon stands for the distribution's own conf.d.
+        return {"PHP_INI_SCAN_DIR": f":{folder}"}
+
+
+class Baton(Php, Server):
+    name = "baton"
+    has_app = True
+
+    def __init__(self, threads=8, without_time_limits=False):
+        super().__init__()
+        self.threads, self.without_time_limits = threads, without_time_limits
+
+    def commands(self):
+        argv = [paths.BATON, "serve", os.path.join(self.folder, "root"), "--threads", str(self.threads),
+                "--listen", f"127.0.0.1:{self.port}"]
+        return [(argv, self.php_environment())]
+
+    def front_pids(self):
+        return [child.pid for child in self.roots]
+
+    def app_pids(self):
+        """All but the front: the zygote too, which serves nothing and should cost nothing."""
+        return [pid for pid in self.pids() if pid not in self.front_pids()]
+
+
+class PhpFpm(Php, Server):
+    """nginx before php-fpm, over a unix socket."""
+
+    name = "nginx+php-fpm"
+    has_app = True
+
+    def __init__(self, threads=8, without_time_limits=False):
+        super().__init__()
+        self.threads, self.without_time_limits = threads, without_time_limits
+
+    def commands(self):
+        config = os.path.join(self.folder, "php-fpm.conf")
+        root_user = os.geteuid() == 0
+        _fill("php-fpm.conf", config, {
+            "DIR": self.folder, "CHILDREN": self.threads,
+            "USER_LINES": f"user = {UNPRIVILEGED_USER}\ngroup = {_group()}" if root_user else ""})
+        return [([paths.PHP_FPM, "-F", "-y", config], self.php_environment()), self.nginx()]
+
+    def nginx(self):
+        config = os.path.join(self.folder, "nginx.conf")
+        _fill("nginx.conf", config, {
+            "DIR": self.folder, "ROOT": os.path.join(self.folder, "root"), "PORT": self.port,
+            "WORKERS": nginx_workers(),
+            "USER_LINE": f"user {UNPRIVILEGED_USER} {_group()};" if os.geteuid() == 0 else ""})
+        return [paths.NGINX, "-p", self.folder, "-e", os.path.join(self.folder, "nginx-error.log"), "-c", config], {}
+
+    def front_pids(self):
+        return processes.tree(self.roots[1].pid)
+
+    def app_pids(self):
+        return processes.tree(self.roots[0].pid)
+
+
+class Nginx(PhpFpm):
+    """nginx alone with a static file: what an HTTP server in C costs without an application."""
+
+    name = "nginx static"
+    has_app = False
+
+    def commands(self):
+        return [self.nginx()]
+
+    def first_path(self):
+        return "/hello.txt"
+
+    def front_pids(self):
+        return self.pids()
+
+    def app_pids(self):
+        return []
+
+
+class Bare(Server):
+    """A server of ours or hyper's that answers a constant: `PROGRAM ADDR THREADS`."""
+
+    def __init__(self, name, program, threads=1):
+        super().__init__()
+        self.name, self.program, self.threads = name, program, threads
+
+    def commands(self):
+        return [([self.program, f"127.0.0.1:{self.port}", str(self.threads)], {})]
+
+    def first_path(self):
+        return "/"
+
+
+def nginx_workers():
+    """One per core, nginx's own advice. BENCH_NGINX_WORKERS tries another number."""
+    return int(os.environ.get("BENCH_NGINX_WORKERS") or len(os.sched_getaffinity(0)))
+
+
+def build_hyper():
+    """Path of the hyper peer, built if need be; None without cargo."""
+    if paths.CARGO:
+        done = subprocess.run(
+            [paths.CARGO, "build", "--release", "--locked", "--quiet", "--manifest-path",
+             os.path.join(paths.PEERS, "hyper", "Cargo.toml"), "--target-dir", paths.HYPER_TARGET],
+            capture_output=True, text=True, timeout=600)
+        if done.returncode != 0:
+            raise ServerError(f"the hyper peer does not build: {done.stderr.strip()[-1500:]}")
+    return paths.executable(paths.HYPER)
+
+
+def _group():
+    return grp.getgrgid(pwd.getpwnam(UNPRIVILEGED_USER).pw_gid).gr_name
+
+
+def _fill(template, path, values):
+    with open(os.path.join(paths.PEERS, template)) as file:
+        text = file.read()
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", str(value))
+    _write(path, text)
+
+
+def _write(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+    os.chmod(path, 0o644)

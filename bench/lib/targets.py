@@ -1,0 +1,61 @@
+"""What is compared, and what would be good enough. All ratios are "how many times better": more is better."""
+
+from dataclasses import dataclass
+
+# metric -> (words, key of a round's figures, whether more of it is better)
+METRICS = {
+    "rate": ("req/s", "requests_per_second", True),
+    "cpu": ("CPU per request", "cpu_us_per_request_all", False),
+    "p50": ("P50", "p50_us", False),
+    "p99": ("P99", "p99_us", False),
+}
+ROUNDS_WHEN_NEAR = 9
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`subject` against `peer` on one path with so many connections."""
+
+    name: str
+    path: str
+    connections: int
+    subject: str
+    peer: str
+    targets: dict
+    rounds_min: int = 1
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Limit:
+    """A single figure that may not exceed something."""
+
+    name: str
+    words: str
+    limit: float
+    unit: str
+
+
+COMPARISONS = [
+    Comparison("hello-4", "/hello.php", 4, "baton", "php-fpm", {}, note="no target of its own"),
+    Comparison("hello-50", "/hello.php", 50, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0, "p99": 2.0}),
+    Comparison("hello-500", "/hello.php", 500, "baton", "php-fpm", {"p99": 3.0}),
+    Comparison("big", "/big.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="25 headers and one string of 200,000 bytes"),
+    Comparison("parts", "/parts.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="the same in 194 writes of 1,024 bytes and one of 1,344"),
+    Comparison("constant", "/", 50, "constant", "hyper", {"rate": 1.0}, rounds_min=ROUNDS_WHEN_NEAR,
+               note="13 bytes answered by the front's own I/O threads, no application; equal threads"),
+]
+FLOOR = Comparison("floors", "/hello.txt", 50, "", "nginx", {}, note="nginx alone, a static file of 13 bytes; for reference")
+SINGLES = ["syscalls", "idle", "start", "connections", "memory"]
+NAMES = [comparison.name for comparison in COMPARISONS] + [FLOOR.name] + SINGLES
+
+LIMITS = {
+    "syscalls-front": Limit("syscalls-front", "system calls per request in the front, futex and eventfd apart", 2.2, "calls"),
+    "syscalls-app": Limit("syscalls-app", "system calls per request in the app, futex and eventfd apart", 7, "calls"),
+    "syscalls-app-without-time-limits": Limit("syscalls-app-without-time-limits", "the same, max_execution_time and max_input_time 0", 4, "calls"),
+    "idle": Limit("idle", "CPU time while idle", 0, "ticks"),
+    "connections": Limit("connections", "front RSS with 10,000 idle keep-alive connections", 30, "MB"),
+    "memory": Limit("memory", "memory per added PHP thread (PSS and page tables)", 1, "MB"),
+}
+IDLE_CONNECTIONS = 10_000
+THREADS, THREADS_MANY = 8, 40

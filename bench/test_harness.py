@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""What can be wrong in the harness without any server running: python3 bench/test_harness.py"""
+
+import os
+import sys
+import unittest
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+from lib import compare, load, paths, processes, stats, syscalls  # noqa: E402
+
+WRK = ('Running 1s test\nBENCH {"requests":1000,"duration_us":500000,"bytes":200000,"connect":1,"read":2,"write":0,"timeout":3,'
+       '"status":4,"p50_us":100,"p75_us":150,"p90_us":1001,"p99_us":2000,"p999_us":3000,"max_us":4000,"mean_us":120}\n')
+
+
+class Stats(unittest.TestCase):
+    def test_interval_holds_the_median_and_repeats(self):
+        values = [2.8, 3.1, 3.0, 2.9, 3.2, 3.3, 2.7, 3.05, 2.95]
+        low, high = stats.interval(values)
+        self.assertLess(low, stats.median(values))
+        self.assertGreater(high, stats.median(values))
+        self.assertEqual((low, high), stats.interval(values))
+
+    def test_verdicts(self):
+        self.assertEqual(stats.verdict([3.1, 3.2, 3.3], 3.0), "met")
+        self.assertEqual(stats.verdict([2.7, 2.8, 2.9], 3.0), "missed")
+        self.assertEqual(stats.verdict([2.9, 3.0, 3.1], 3.0), "undecided")
+        self.assertEqual(stats.verdict([], 3.0), "not measured")
+        self.assertTrue(stats.near([2.75], 3.0))
+        self.assertFalse(stats.near([3.5], 3.0))
+
+
+class Load(unittest.TestCase):
+    def test_errors_are_counted_and_unfairness_is_seen(self):
+        figures = load.parse(WRK)
+        self.assertEqual(figures["requests_per_second"], 2000)
+        self.assertEqual(figures["errors"], 10)
+        self.assertTrue(figures["unfair"])
+        self.assertIsNone(load.parse("unable to connect"))
+
+
+class Ratios(unittest.TestCase):
+    def test_more_is_always_better(self):
+        def figures(rate, cpu):
+            return {"requests_per_second": rate, "cpu_us_per_request_all": cpu}
+        rounds = [{"baton": figures(60, 30), "peer": figures(20, 90)}]
+        self.assertEqual(compare.ratios(rounds, "rate"), [3.0])
+        self.assertEqual(compare.ratios(rounds, "cpu"), [3.0])
+        self.assertEqual(compare.ratios([{"peer": figures(20, 90)}], "rate"), [])
+
+
+class Calls(unittest.TestCase):
+    def test_strace_lines(self):
+        counter = syscalls._Strace([])
+        counter.eventfds = {9}
+        counter.lines = ['12 read(5, ""..., 65536) = 44', '12 write(9, ""..., 8) = 8', '13 futex(0x7f, FUTEX_WAIT <unfinished ...>',
+                         '13 <... futex resumed>) = 0', '12 epoll_wait(4, [], 64, 0) = 0']
+        self.assertEqual(counter.counts(), {"read": 1, syscalls.EVENTFD: 1, "futex": 1, "epoll_wait": 1})
+
+    def test_perf_counts_eventfds_apart(self):
+        counter = syscalls._Perf([])
+        counter.order = ["total", "read", "write", "eventfd:read", "eventfd:write"]
+        counter.lines = [f"{count},,{name},1,100.00,," for count, name in
+                         ((30, "raw_syscalls:sys_enter"), (10, "syscalls:sys_enter_read"), (12, "syscalls:sys_enter_write"),
+                          (0, "syscalls:sys_enter_read"), (2, "syscalls:sys_enter_write"))]
+        self.assertEqual(counter.counts(), {"read": 10, "write": 10, syscalls.EVENTFD: 2, "other": 8})
+
+    def test_waking_is_not_judged(self):
+        one = syscalls.summary({"read": 1.0, "write": 1.0, "futex": 0.5, syscalls.EVENTFD: 0.25, "epoll_wait": 0.1})
+        self.assertAlmostEqual(one["judged"], 2.1)
+        self.assertAlmostEqual(one["total"], 2.85)
+
+
+class Processes(unittest.TestCase):
+    def test_we_see_ourselves(self):
+        self.assertIn(os.getpid(), processes.tree(os.getpid()))
+        sum(range(3_000_000))
+        self.assertGreater(processes.cpu_ticks([os.getpid()]), 0)
+        self.assertGreater(processes.memory_kib([os.getpid()])["pss"], 0)
+        self.assertIsNone(processes.identity(2 ** 22 + 1))
+
+    def test_eventfds(self):
+        number = os.eventfd(0)
+        always, mixed = processes.eventfds([os.getpid()])
+        os.close(number)
+        self.assertIn(number, always)
+        self.assertEqual(mixed, set())
+
+    def test_no_program(self):
+        self.assertIsNone(paths.program("no-such-program-*"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,134 @@
+//! An app process as the front knows it. What is here was said by the kernel or decided by the
+//! front; the process itself can change none of it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use baton_handoff::control::{self, Kind};
+use baton_handoff::front::{Segment, Slot};
+use baton_handoff::slot::Generation;
+use rustix::process::{Pid, Signal};
+
+pub struct Process {
+    /// Counts the processes of the app; never used again.
+    pub number: u64,
+    pub pid: Pid,
+    /// Names the process even when its number has been given to another.
+    pidfd: OwnedFd,
+    segment: Segment,
+    control: OwnedFd,
+    /// An eventfd per I/O thread, with which this process, and no other, knocks.
+    knockers: Vec<OwnedFd>,
+    /// Of the last request offered, per slot.
+    generations: Vec<AtomicU32>,
+    /// The request that was offered last, for the log.
+    request: AtomicU64,
+    offered: AtomicBool,
+    dead: AtomicBool,
+}
+
+/// Where a request can be put: a slot of a process.
+#[derive(Clone)]
+pub struct Place {
+    pub process: Arc<Process>,
+    pub slot: u32,
+}
+
+impl Place {
+    pub fn slot(&self) -> Slot<'_> {
+        self.process.segment.slot(self.slot)
+    }
+
+    /// Whether the thread has gone to sleep since it was last woken.
+    pub fn is_asleep_again(&self) -> bool {
+        let thread = self.process.segment.geometry().thread_of(self.slot);
+        self.process.segment.is_asleep(thread)
+    }
+}
+
+impl Process {
+    pub fn new(
+        number: u64,
+        pid: Pid,
+        pidfd: OwnedFd,
+        segment: Segment,
+        control: OwnedFd,
+        knockers: Vec<OwnedFd>,
+    ) -> Self {
+        let slots = segment.geometry().slots();
+        Self {
+            number,
+            pid,
+            pidfd,
+            segment,
+            control,
+            knockers,
+            generations: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            request: AtomicU64::new(0),
+            offered: AtomicBool::new(false),
+            dead: AtomicBool::new(false),
+        }
+    }
+
+    pub fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    pub fn control(&self) -> BorrowedFd<'_> {
+        self.control.as_fd()
+    }
+
+    /// What I/O thread `io` listens to.
+    pub fn knocker(&self, io: usize) -> Option<BorrowedFd<'_>> {
+        self.knockers.get(io).map(AsFd::as_fd)
+    }
+
+    /// The generation for the next offer in a slot. Called by whoever was handed the slot.
+    pub fn next_generation(&self, slot: u32, request: u64) -> Generation {
+        self.request.store(request, Ordering::Relaxed);
+        self.offered.store(true, Ordering::Relaxed);
+        // One owner at a time, and the dispatcher's lock lies between two of them.
+        let cell = &self.generations[slot as usize];
+        let next = Generation::from_bits(cell.load(Ordering::Relaxed)).next();
+        cell.store(next.bits(), Ordering::Relaxed);
+        next
+    }
+
+    pub fn last_request(&self) -> u64 {
+        self.request.load(Ordering::Relaxed)
+    }
+
+    /// Whether it was ever given a request: one that dies before is not fit to be started again
+    /// at once.
+    pub fn was_offered(&self) -> bool {
+        self.offered.load(Ordering::Relaxed)
+    }
+
+    /// Passes the descriptor of a spooled body on, before its request is offered.
+    pub fn send_body(&self, slot: u32, generation: Generation, file: BorrowedFd<'_>) -> io::Result<()> {
+        let numbers = (u64::from(slot), u64::from(generation.bits()));
+        control::send(self.control.as_fd(), Kind::Body, numbers, &[], &[file], false)
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        // It may have ended already: then there is nothing to signal.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
+    }
+
+    /// Tells all its threads to leave when they are done.
+    pub fn stop(&self) {
+        for thread in 0..self.segment.geometry().threads {
+            self.segment.stop(thread);
+        }
+    }
+
+    pub fn mark_dead(&self) {
+        self.dead.store(true, Ordering::Release);
+    }
+
+    pub fn is_dead(&self) -> bool {
+        self.dead.load(Ordering::Acquire)
+    }
+}

@@ -1,0 +1,125 @@
+//! The zygote of an app, from outside: spawning it and telling it to fork.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use baton_guest::settings;
+use baton_handoff::control::{self, Kind};
+use baton_handoff::front::{IoFlags, Segment};
+use baton_handoff::layout::Geometry;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::Pid;
+
+use super::App;
+use super::lines::Lines;
+
+/// The guest program for PHP.
+const GUEST: &str = "baton-php";
+
+pub struct Zygote {
+    pub pid: Pid,
+    pub control: OwnedFd,
+    pub stderr: Lines,
+}
+
+impl Zygote {
+    /// Must be called on a thread that never ends: the zygote dies with it.
+    pub fn spawn(app: &App) -> Result<Self, String> {
+        let program = find_guest()?;
+        let failed = |error: io::Error| format!("cannot start {}: {error}", program.display());
+        let (control, other) = control::pair().map_err(failed)?;
+        let (reader, writer) = stderr_pipe().map_err(failed)?;
+        let child = Command::new(&program)
+            .current_dir(&app.project.root)
+            .stdin(Stdio::from(other))
+            .stdout(Stdio::from(writer.try_clone().map_err(failed)?))
+            .stderr(Stdio::from(writer))
+            .process_group(0)
+            .spawn()
+            .map_err(failed)?;
+        let settings = settings_of(app);
+        control::send(control.as_fd(), Kind::Settings, (0, 0), &settings, &[], true).map_err(failed)?;
+        // The supervisor reaps it with all other children; `child` is only a number here.
+        let pid = Pid::from_child(&child);
+        Ok(Self { pid, control, stderr: Lines::new(reader) })
+    }
+
+    /// Asks for an app process. It says hello on its own control socket.
+    pub fn fork(&self, number: u64, flags: &IoFlags, io_threads: usize) -> io::Result<Nascent> {
+        let geometry = Geometry::new(1, 1).ok_or(io::ErrorKind::InvalidInput)?;
+        let segment = Segment::create(geometry, false)?;
+        let (control, other) = control::pair()?;
+        let (reader, writer) = stderr_pipe()?;
+        let knockers = (0..io_threads)
+            .map(|_| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK))
+            .collect::<Result<Vec<_>, _>>()?;
+        let mut descriptors: Vec<BorrowedFd<'_>> = vec![
+            segment.down_file(),
+            segment.up_file(),
+            flags.file(),
+            other.as_fd(),
+            writer.as_fd(),
+        ];
+        descriptors.extend(segment.doorbell());
+        descriptors.extend(knockers.iter().map(AsFd::as_fd));
+        let with_doorbell = u64::from(segment.doorbell().is_some());
+        control::send(self.control.as_fd(), Kind::Fork, (number, with_doorbell), &[], &descriptors, false)?;
+        Ok(Nascent { number, segment, control, stderr: Lines::new(reader), knockers })
+    }
+
+    pub fn stop(&self) {
+        // If it cannot be told, it is dead or will be killed.
+        let _ = control::send(self.control.as_fd(), Kind::Stop, (0, 0), &[], &[], false);
+    }
+}
+
+/// An app process that has been asked for and has not said hello.
+pub struct Nascent {
+    pub number: u64,
+    pub segment: Segment,
+    pub control: OwnedFd,
+    pub stderr: Lines,
+    pub knockers: Vec<OwnedFd>,
+}
+
+fn stderr_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    // Only our end: an application must not find that its standard error does not block.
+    rustix::fs::fcntl_setfl(&reader, rustix::fs::OFlags::NONBLOCK)?;
+    Ok((reader, writer))
+}
+
+/// Beside this program (a build), or in `../lib/baton` (an installation).
+fn find_guest() -> Result<PathBuf, String> {
+    let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let folder = this.parent().unwrap_or(Path::new("/"));
+    let beside = folder.join(GUEST);
+    let installed = folder.join("../lib/baton").join(GUEST);
+    [beside, installed].into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        format!("{GUEST} is neither in {0} nor in {0}/../lib/baton; run `make build`", folder.display())
+    })
+}
+
+fn settings_of(app: &App) -> Vec<u8> {
+    use std::os::unix::ffi::OsStrExt;
+    let mut wire = Vec::new();
+    settings::append(&mut wire, "name", app.project.name.as_bytes());
+    settings::append(&mut wire, "root", app.project.root.as_os_str().as_bytes());
+    settings::append(&mut wire, "index", app.project.index.as_bytes());
+    settings::append(&mut wire, "sapi_name", b"fpm-fcgi");
+    if let Some(file) = &app.options.ini_file {
+        settings::append(&mut wire, "ini_file", file.as_os_str().as_bytes());
+    }
+    settings::append(&mut wire, "ini", app.options.ini.join("\n").as_bytes());
+    settings::append(&mut wire, "ini_admin", app.options.ini_admin.join("\n").as_bytes());
+    if let Some(account) = &app.account {
+        settings::append(&mut wire, "user", account.name.as_bytes());
+        settings::append(&mut wire, "uid", account.uid.to_string().as_bytes());
+        settings::append(&mut wire, "gid", account.gid.to_string().as_bytes());
+    }
+    wire
+}

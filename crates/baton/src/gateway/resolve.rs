@@ -1,0 +1,256 @@
+//! From a URL path to what it means: a script, a file, a redirect.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use percent_encoding::percent_decode;
+
+use crate::project::Project;
+
+/// Looked-up paths that are remembered.
+const CACHE_ENTRIES_MAX: usize = 4096;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// URL path of the script, and what follows it.
+    Script { name: String, path_info: String },
+    /// A regular file, relative to the root.
+    File(PathBuf),
+    /// A folder asked for without its slash.
+    AddSlash,
+    NotFound,
+}
+
+/// Decoded and without dot segments; starts with a slash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct UrlPath(String);
+
+impl UrlPath {
+    /// `None` for what is no path in this server: not UTF-8, a NUL, or above the root.
+    pub fn parse(raw: &str) -> Option<Self> {
+        let decoded = percent_decode(raw.as_bytes()).decode_utf8().ok()?;
+        if !decoded.starts_with('/') || decoded.contains('\0') {
+            return None;
+        }
+        if !decoded.contains("//") && !decoded.contains("/.") {
+            return Some(Self(decoded.into_owned()));
+        }
+        let mut segments: Vec<&str> = Vec::new();
+        let mut is_folder = false;
+        for segment in decoded.split('/') {
+            is_folder = matches!(segment, "" | "." | "..");
+            match segment {
+                "" | "." => {}
+                ".." => {
+                    segments.pop()?;
+                }
+                name => segments.push(name),
+            }
+        }
+        let slash = if is_folder && !segments.is_empty() { "/" } else { "" };
+        Some(Self(format!("/{}{slash}", segments.join("/"))))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Resolves paths in one document root, remembering what it found for a while.
+pub struct Resolver {
+    root: PathBuf,
+    index: String,
+    single_script: bool,
+    cache_ms: u64,
+    cache: HashMap<UrlPath, (Target, u64)>,
+}
+
+impl Resolver {
+    pub fn new(project: &Project, cache_ms: u64) -> Self {
+        Self {
+            root: project.root.clone(),
+            index: project.index.clone(),
+            single_script: project.single_script,
+            cache_ms,
+            cache: HashMap::new(),
+        }
+    }
+
+    pub fn resolve(&mut self, path: &UrlPath, now_ms: u64) -> &Target {
+        // The borrow checker cannot see an early return of a found entry.
+        let fresh = self.cache.get(path).is_some_and(|(_, until_ms)| now_ms < *until_ms);
+        if !fresh {
+            if self.cache.len() >= CACHE_ENTRIES_MAX {
+                self.cache.clear();
+            }
+            let target = self.look_up(path.as_str());
+            self.cache.insert(path.clone(), (target, now_ms + self.cache_ms));
+        }
+        self.cache.get(path).map_or(&Target::NotFound, |(target, _)| target)
+    }
+
+    fn look_up(&self, path: &str) -> Target {
+        if self.single_script {
+            return self.front_controller(path);
+        }
+        if let Some(script) = self.script_in(path) {
+            return script;
+        }
+        if path.split('/').any(is_hidden) {
+            return Target::NotFound;
+        }
+        let relative = path.trim_start_matches('/');
+        let Ok(metadata) = std::fs::metadata(self.root.join(relative)) else {
+            return self.front_controller(path);
+        };
+        if metadata.is_dir() {
+            return self.folder(path);
+        }
+        let servable = metadata.is_file() && !path.ends_with('/') && !is_source(relative);
+        if servable { Target::File(relative.into()) } else { Target::NotFound }
+    }
+
+    /// `/a/b.php/c`: the first part that is a script, and the rest.
+    fn script_in(&self, path: &str) -> Option<Target> {
+        let mut from = 0;
+        while let Some(found) = path[from..].find(".php") {
+            let end = from + found + ".php".len();
+            from = end;
+            let rest = &path[end..];
+            let name = &path[..end];
+            let is_segment_end = rest.is_empty() || rest.starts_with('/');
+            if is_segment_end && !name.split('/').any(is_hidden) && self.is_file(name) {
+                return Some(Target::Script { name: name.into(), path_info: rest.into() });
+            }
+        }
+        None
+    }
+
+    fn folder(&self, path: &str) -> Target {
+        let with_slash = if path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
+        let index = format!("{with_slash}index.php");
+        let page = format!("{with_slash}index.html");
+        if !self.is_file(&index) && !self.is_file(&page) {
+            return self.front_controller(path);
+        }
+        if !path.ends_with('/') {
+            return Target::AddSlash;
+        }
+        match self.is_file(&index) {
+            true => Target::Script { name: index, path_info: String::new() },
+            false => Target::File(page.trim_start_matches('/').into()),
+        }
+    }
+
+    fn front_controller(&self, path: &str) -> Target {
+        // A single script answers for everything, so what follows its name is its path info.
+        let path_info = match self.single_script {
+            true => path.strip_prefix(&self.index).unwrap_or_default(),
+            false => "",
+        };
+        match self.is_file(&self.index) {
+            true => Target::Script { name: self.index.clone(), path_info: path_info.into() },
+            false => Target::NotFound,
+        }
+    }
+
+    fn is_file(&self, url_path: &str) -> bool {
+        std::fs::metadata(self.root.join(url_path.trim_start_matches('/')))
+            .is_ok_and(|metadata| metadata.is_file())
+    }
+}
+
+fn is_hidden(segment: &str) -> bool {
+    segment.starts_with('.') && segment != ".well-known"
+}
+
+/// What some server somewhere runs as PHP: never sent as text.
+fn is_source(relative: &str) -> bool {
+    let extension = Path::new(relative).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
+    extension.is_some_and(|e| e.starts_with("php") || matches!(e.as_str(), "phtml" | "phar" | "inc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_decoded_and_folded() {
+        let cases = [
+            ("/", Some("/")),
+            ("/a%20b", Some("/a b")),
+            ("/a//b", Some("/a/b")),
+            ("/a/./b/", Some("/a/b/")),
+            ("/a/../b", Some("/b")),
+            ("/a/b/..", Some("/a/")),
+            ("/%2e%2e/etc/passwd", None),
+            ("/..", None),
+            ("/a%00b", None),
+            ("/%ff", None),
+            ("*", None),
+        ];
+        for (raw, expected) in cases {
+            assert_eq!(UrlPath::parse(raw).as_ref().map(UrlPath::as_str), expected, "{raw}");
+        }
+    }
+
+    struct Site(PathBuf);
+
+    impl Site {
+        fn new(name: &str) -> Self {
+            let root = std::env::temp_dir().join(format!("baton-resolve-{}-{name}", std::process::id()));
+            let files = ["index.php", "info.php", "style.css", "A.PHP", "old.phtml", ".env", "sub/index.php", "docs/index.html", "empty/x.txt"];
+            for file in files {
+                let file = root.join(file);
+                std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
+                std::fs::write(file, "").expect("written");
+            }
+            Self(root)
+        }
+
+        fn resolve(&self, path: &str) -> Target {
+            let project = Project {
+                name: "site".into(),
+                root: self.0.clone(),
+                index: "/index.php".into(),
+                single_script: false,
+            };
+            let path = UrlPath::parse(path).expect("a path");
+            Resolver::new(&project, 1000).resolve(&path, 0).clone()
+        }
+    }
+
+    impl Drop for Site {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn script(name: &str, path_info: &str) -> Target {
+        Target::Script { name: name.into(), path_info: path_info.into() }
+    }
+
+    #[test]
+    fn scripts_files_and_the_front_controller() {
+        let site = Site::new("all");
+        let cases = [
+            ("/", script("/index.php", "")),
+            ("/en/about", script("/index.php", "")),
+            ("/index.php/blah", script("/index.php", "/blah")),
+            ("/info.php", script("/info.php", "")),
+            ("/missing.php/x", script("/index.php", "")),
+            ("/style.css", Target::File("style.css".into())),
+            ("/style.css/", script("/index.php", "")),
+            ("/sub", Target::AddSlash),
+            ("/sub/", script("/sub/index.php", "")),
+            ("/docs/", Target::File("docs/index.html".into())),
+            ("/empty", script("/index.php", "")),
+            ("/.env", Target::NotFound),
+            ("/A.PHP", Target::NotFound),
+            ("/old.phtml", Target::NotFound),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(site.resolve(path), expected, "{path}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! The idle threads of an app, and which of them works next.
+//!
+//! The last to go idle has the warmest caches, so it goes first. But a thread that has been idle
+//! for long goes first once: otherwise some threads would first be used at the peak, which is the
+//! worst time to find out that the database has no connection left for them.
+
+use std::collections::VecDeque;
+
+use crate::dispatcher::ThreadId;
+
+/// How far back a thread near the asking I/O thread is looked for.
+const NEAR_LOOK_MAX: usize = 8;
+
+struct Idle {
+    thread: ThreadId,
+    since_ms: u64,
+    near: usize,
+}
+
+pub(crate) struct IdleThreads {
+    /// In the order in which they went idle.
+    idle: VecDeque<Idle>,
+    rotate_ms: u64,
+}
+
+impl IdleThreads {
+    pub(crate) fn new(rotate_ms: u64) -> Self {
+        Self { idle: VecDeque::new(), rotate_ms }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.idle.len()
+    }
+
+    pub(crate) fn put(&mut self, thread: ThreadId, near: usize, now_ms: u64) {
+        self.idle.push_back(Idle { thread, since_ms: now_ms, near });
+    }
+
+    pub(crate) fn take(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {
+        let longest = self.idle.front()?;
+        if now_ms.saturating_sub(longest.since_ms) > self.rotate_ms {
+            return self.idle.pop_front().map(|idle| idle.thread);
+        }
+        let len = self.idle.len();
+        let last = (len.saturating_sub(NEAR_LOOK_MAX)..len)
+            .rev()
+            .find(|at| self.idle[*at].near == near)
+            .unwrap_or(len - 1);
+        self.idle.remove(last).map(|idle| idle.thread)
+    }
+
+    pub(crate) fn remove(&mut self, thread: ThreadId) -> bool {
+        let at = self.idle.iter().position(|idle| idle.thread == thread);
+        at.and_then(|at| self.idle.remove(at)).is_some()
+    }
+}

@@ -1,0 +1,20 @@
+//! Dispatch: which thread gets which request, decided without a socket, a clock or a sleep.
+//!
+//! [`Dispatcher`] is the state of one app: its threads, and the FIFO of requests that found none
+//! idle. The caller tells it what happened and when, and does what it answers. Time is given in
+//! milliseconds of a monotonic clock.
+//!
+//! Invariants, which the tests check over random schedules: no request waits while a thread is
+//! idle; waiting requests leave in the order they came; a request is handed over, refused or
+//! given back exactly once.
+
+#![forbid(unsafe_code)]
+
+mod backoff;
+mod dispatcher;
+mod fifo;
+mod idle;
+
+pub use backoff::Backoff;
+pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, Submitted, ThreadId};
+pub use fifo::Ticket;

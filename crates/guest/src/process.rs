@@ -1,0 +1,163 @@
+//! An app process: its segment, its threads, and the descriptors that the front sends it.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use baton_handoff::app::{Segment, Taken};
+use baton_handoff::control::{self, Kind};
+
+use crate::request::Request;
+
+pub struct Process {
+    segment: Segment,
+    bodies: Bodies,
+    attached: Vec<AtomicBool>,
+    /// Set in a child of the application's own fork: the slots are its parent's.
+    disowned: AtomicBool,
+}
+
+impl Process {
+    pub(crate) fn new(segment: Segment, control: OwnedFd) -> Self {
+        let threads = segment.geometry().threads as usize;
+        Self {
+            segment,
+            bodies: Bodies { control, early: Mutex::default() },
+            attached: (0..threads).map(|_| AtomicBool::new(false)).collect(),
+            disowned: AtomicBool::new(false),
+        }
+    }
+
+    pub fn thread_count(&self) -> u32 {
+        self.segment.geometry().threads
+    }
+
+    /// The thread of that number, once.
+    pub fn attach(&self, index: u32) -> Option<Thread<'_>> {
+        let taken = self.attached.get(index as usize)?.swap(true, Ordering::Relaxed);
+        (!taken).then_some(Thread { process: self, index })
+    }
+
+    /// Never touch the slots again. Safe in an atfork handler: one store.
+    pub fn disown(&self) {
+        self.disowned.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_disowned(&self) -> bool {
+        self.disowned.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn segment(&self) -> &Segment {
+        &self.segment
+    }
+
+    pub(crate) fn body_file(&self, taken: Taken) -> io::Result<OwnedFd> {
+        self.bodies.file_of(taken)
+    }
+}
+
+/// One of the process's threads, for the operating-system thread that attached it.
+pub struct Thread<'p> {
+    process: &'p Process,
+    index: u32,
+}
+
+/// What an event loop gets when it asks for work.
+pub enum Accepted<'p> {
+    Request(Request<'p>),
+    Nothing,
+    Stopped,
+}
+
+impl<'p> Thread<'p> {
+    /// The next request; sleeps until there is one. `None`: leave the loop.
+    pub fn accept(&self) -> Option<Request<'p>> {
+        let segment = &self.process.segment;
+        loop {
+            match self.try_accept() {
+                Accepted::Request(request) => return Some(request),
+                Accepted::Stopped => return None,
+                Accepted::Nothing => segment.sleep_until(self.index, || {
+                    segment.has_offer(self.index) || segment.is_stopped(self.index)
+                }),
+            }
+        }
+    }
+
+    /// An offer wins over a stop: what was handed over is served.
+    pub fn try_accept(&self) -> Accepted<'p> {
+        if self.process.is_disowned() {
+            return Accepted::Stopped;
+        }
+        let segment = &self.process.segment;
+        while let Some(taken) = segment.take(self.index) {
+            if let Some(request) = Request::new(self.process, self.index, taken) {
+                return Accepted::Request(request);
+            }
+        }
+        if segment.is_stopped(self.index) { Accepted::Stopped } else { Accepted::Nothing }
+    }
+
+    /// Before waiting on the doorbell: `false` if there is work and no need to wait.
+    pub fn arm(&self) -> bool {
+        let segment = &self.process.segment;
+        segment.announce_event_loop(self.index);
+        let idle = !segment.has_offer(self.index) && !segment.is_stopped(self.index);
+        if !idle {
+            segment.retire_event_loop(self.index);
+        }
+        idle
+    }
+
+    /// After waiting on the doorbell.
+    pub fn disarm(&self) {
+        self.process.segment.retire_event_loop(self.index);
+        if let Some(doorbell) = self.process.segment.doorbell() {
+            // Empties the counter; it may be empty already.
+            let _ = rustix::io::read(doorbell, &mut [0u8; 8]);
+        }
+    }
+
+    pub fn process(&self) -> &'p Process {
+        self.process
+    }
+}
+
+/// Descriptors of spooled bodies, which arrive on one socket for all threads of the process.
+struct Bodies {
+    control: OwnedFd,
+    /// Those that another thread's request has to pick up.
+    early: Mutex<Vec<(Taken, OwnedFd)>>,
+}
+
+impl Bodies {
+    /// The front sends the descriptor before it offers the request, so it is there; only other
+    /// requests' descriptors can lie before it.
+    fn file_of(&self, wanted: Taken) -> io::Result<OwnedFd> {
+        let is_wanted = |taken: &Taken| {
+            taken.slot == wanted.slot && taken.generation == wanted.generation
+        };
+        let mut early = self.early.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        if let Some(at) = early.iter().position(|(taken, _)| is_wanted(taken)) {
+            return Ok(early.swap_remove(at).1);
+        }
+        // Older ones for this slot belong to offers that were taken back.
+        early.retain(|(taken, _)| taken.slot != wanted.slot);
+        loop {
+            let message = control::receive(self.control.as_fd(), false)?
+                .ok_or(io::ErrorKind::UnexpectedEof)?;
+            let (Kind::Body, Some(file)) = (message.kind, message.descriptors.into_iter().next()) else {
+                continue;
+            };
+            let generation = baton_handoff::slot::Generation::from_bits(message.b as u32);
+            let taken = Taken { slot: message.a as u32, generation };
+            if is_wanted(&taken) {
+                return Ok(file);
+            }
+            if taken.slot != wanted.slot {
+                early.push((taken, file));
+            }
+        }
+    }
+}

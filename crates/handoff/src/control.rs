@@ -1,0 +1,172 @@
+//! The control sockets: descriptors and the few messages that do not concern a request's bytes.
+//!
+//! All are `SOCK_SEQPACKET` pairs made by the front, one per zygote and one per app process. A
+//! message is a kind byte, two numbers, and for settings a text; descriptors ride along.
+//!
+//! ```text
+//!   front → zygote    Settings, Fork (with the descriptors of an app process), Stop
+//!   zygote → front    Ready, Failed (with the reason), ForkFailed
+//!   front → process   Body (with the descriptor of a spooled request body)
+//!   process → front   Hello; the kernel vouches for the sender's pid
+//! ```
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketFlags, SocketType, recvmsg, sendmsg, socketpair,
+    sockopt::set_socket_passcred,
+};
+
+/// A message is at most this long, text included.
+pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
+/// down, up, flags, the process's control socket, its stderr, a doorbell, and an eventfd for each
+/// of at most 64 I/O threads.
+pub const DESCRIPTORS_MAX: usize = 72;
+
+const FIXED_BYTES: usize = 1 + 8 + 8;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    Settings = 1,
+    Fork,
+    Stop,
+    Ready,
+    Failed,
+    ForkFailed,
+    Hello,
+    Body,
+}
+
+impl Kind {
+    fn from_byte(byte: u8) -> Option<Self> {
+        use Kind::*;
+        [Settings, Fork, Stop, Ready, Failed, ForkFailed, Hello, Body]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+#[derive(Debug)]
+pub struct Message {
+    pub kind: Kind,
+    /// Fork, ForkFailed: the process's number. Body: the slot.
+    pub a: u64,
+    /// ForkFailed: errno. Body: the generation. Fork: 1 with a doorbell.
+    pub b: u64,
+    pub text: Vec<u8>,
+    pub descriptors: Vec<OwnedFd>,
+    /// The sender, as the kernel says; only on sockets that ask for it.
+    pub pid: Option<rustix::process::Pid>,
+}
+
+/// A connected pair: (front's end, which learns the sender's pid; the other's end).
+pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (front, other) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    set_socket_passcred(&front, true)?;
+    Ok((front, other))
+}
+
+/// Sends one message. With `wait` false, `WouldBlock` if the peer does not read.
+pub fn send(
+    socket: BorrowedFd<'_>,
+    kind: Kind,
+    (a, b): (u64, u64),
+    text: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+    wait: bool,
+) -> io::Result<()> {
+    let mut fixed = [0; FIXED_BYTES];
+    fixed[0] = kind as u8;
+    fixed[1..9].copy_from_slice(&a.to_ne_bytes());
+    fixed[9..17].copy_from_slice(&b.to_ne_bytes());
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
+    let parts = [IoSlice::new(&fixed), IoSlice::new(text)];
+    rustix::io::retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, flags))?;
+    Ok(())
+}
+
+/// Receives one message. `None`: the other end is closed. `WouldBlock` if `wait` is false and
+/// there is none; `InvalidData` for what is no message, or one that was cut off.
+pub fn receive(socket: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Message>> {
+    let mut fixed = [0; FIXED_BYTES];
+    let mut text = Vec::new();
+    // Peeking tells the length, so that short messages cost no large buffer.
+    let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+    let mut probe = [0; FIXED_BYTES];
+    let (_, len) = rustix::io::retry_on_intr(|| {
+        rustix::net::recv(socket, &mut probe[..], flags | RecvFlags::PEEK | RecvFlags::TRUNC)
+    })?;
+    if len > MESSAGE_BYTES_MAX {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    text.resize(len.saturating_sub(FIXED_BYTES), 0);
+    let mut space = [MaybeUninit::uninit();
+        rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut parts = [IoSliceMut::new(&mut fixed), IoSliceMut::new(&mut text)];
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(socket, &mut parts, &mut ancillary, flags | RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let (mut descriptors, mut pid) = (Vec::new(), None);
+    for message in ancillary.drain() {
+        match message {
+            RecvAncillaryMessage::ScmRights(received) => descriptors.extend(received),
+            RecvAncillaryMessage::ScmCredentials(credentials) => pid = Some(credentials.pid),
+            _ => {}
+        }
+    }
+    if received.bytes == 0 {
+        return Ok(None);
+    }
+    let kind = Kind::from_byte(fixed[0]).filter(|_| received.bytes == len && len >= FIXED_BYTES);
+    let kind = kind.ok_or(io::ErrorKind::InvalidData)?;
+    let number = |at: usize| {
+        let mut bytes = [0; 8];
+        bytes.copy_from_slice(&fixed[at..at + 8]);
+        u64::from_ne_bytes(bytes)
+    };
+    let (a, b) = (number(1), number(9));
+    Ok(Some(Message { kind, a, b, text, descriptors, pid }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_message_arrives_with_its_descriptors_and_sender() {
+        let (front, other) = pair().expect("socketpair");
+        let null = std::fs::File::open("/dev/null").expect("/dev/null");
+        let descriptors = [null.as_fd(), null.as_fd()];
+        send(other.as_fd(), Kind::Failed, (7, 8), b"no such script", &descriptors, true).expect("sent");
+        let message = receive(front.as_fd(), false).expect("received").expect("not closed");
+        assert_eq!((message.kind, message.a, message.b), (Kind::Failed, 7, 8));
+        assert_eq!(message.text, b"no such script");
+        assert_eq!(message.descriptors.len(), 2);
+        assert_eq!(message.pid, Some(rustix::process::getpid()));
+    }
+
+    #[test]
+    fn garbage_and_ends_are_told_apart() {
+        let (front, other) = pair().expect("socketpair");
+        let nothing = receive(front.as_fd(), false).map(|_| ()).map_err(|e| e.kind());
+        assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+        rustix::net::send(&other, b"\xffgarbage that is long enough", SendFlags::empty()).expect("sent");
+        let garbage = receive(front.as_fd(), false).map(|_| ()).map_err(|e| e.kind());
+        assert_eq!(garbage, Err(io::ErrorKind::InvalidData));
+        drop(other);
+        assert!(receive(front.as_fd(), false).expect("an end").is_none());
+    }
+}

@@ -1,0 +1,50 @@
+//! What the journeys in `tests/tests/` stand on.
+//!
+//! A journey starts the real `baton` on a folder of its own, talks to it over real sockets with a client that
+//! shares no code with the server, and looks at it from outside through /proc, signals and its log.
+//!
+//! - [`client`]: a strict HTTP/1.1 client; sends any bytes at any pace, refuses any reply that is not well framed
+//! - [`baton`]: the server process: start, log, signals, children, stop
+//! - [`site`]: a temporary folder that app processes may read, whatever account they run as
+//! - [`browser`]: cookies, redirects and forms on top of the client
+//! - [`cases`]: tables of cases that are all run before the first failure is reported
+//! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
+//! - [`multipart`], [`proc`], [`options`]: upload bodies, /proc, the server's options by name
+
+#![forbid(unsafe_code)]
+
+pub mod baton;
+pub mod browser;
+pub mod cases;
+pub mod client;
+pub mod multipart;
+pub mod options;
+pub mod peer;
+pub mod proc;
+pub mod site;
+
+pub use baton::Baton;
+pub use browser::Browser;
+pub use cases::Cases;
+pub use client::{Conn, Fault, Reply, get, send};
+pub use multipart::Multipart;
+pub use site::Site;
+
+use std::time::{Duration, Instant};
+
+/// Polls until `done` holds; panics with `what` after `bound`.
+#[track_caller]
+pub fn wait_until(what: &str, bound: Duration, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < bound, "not within {bound:?}: {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Bytes that repeat only after 64 KiB and never on a power of two, so that a lost or doubled piece shows.
+pub fn pattern(len: usize) -> Vec<u8> {
+    (0..len)
+        .map(|i| (i % 251) as u8 ^ ((i / 251) % 253) as u8)
+        .collect()
+}
