@@ -5,12 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const SOURCES: [&str; 8] = [
+const SOURCES: [&str; 9] = [
     "lifecycle.c",
     "settings.c",
     "request.c",
     "sapi.c",
     "variables.c",
+    "filter.c",
     "functions.c",
     "opcache.c",
     "timeouts.c",

@@ -9,6 +9,7 @@
 //! - [`browser`]: cookies, redirects and forms on top of the client
 //! - [`cases`]: tables of cases that are all run before the first failure is reported
 //! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
+//! - [`load`]: clients that account for every request
 //! - [`multipart`], [`proc`], [`options`]: upload bodies, /proc, the server's options by name
 
 #![forbid(unsafe_code)]
@@ -17,6 +18,7 @@ pub mod baton;
 pub mod browser;
 pub mod cases;
 pub mod client;
+pub mod load;
 pub mod multipart;
 pub mod options;
 pub mod peer;
@@ -27,6 +29,7 @@ pub use baton::Baton;
 pub use browser::Browser;
 pub use cases::Cases;
 pub use client::{Conn, Fault, Reply, get, send};
+pub use load::Account;
 pub use multipart::Multipart;
 pub use site::Site;
 
@@ -47,4 +50,23 @@ pub fn pattern(len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (i % 251) as u8 ^ ((i / 251) % 253) as u8)
         .collect()
+}
+
+/// Lets this process, and the servers that it starts, hold many sockets.
+pub fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).expect("the soft limit may go up to the hard one");
+}
+
+/// For journeys that need the machine to themselves: one at a time within a file.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -28,7 +28,13 @@ pub struct AccessLog {
 
 impl AccessLog {
     pub fn new(writer: NonBlocking, format: AccessFormat) -> Self {
-        Self { writer, format, second: i64::MIN, time: String::new(), line: Vec::new() }
+        Self {
+            writer,
+            format,
+            second: i64::MIN,
+            time: String::new(),
+            line: Vec::new(),
+        }
     }
 
     /// Never waits: if the disk is too slow the line is dropped.
@@ -50,8 +56,13 @@ impl AccessLog {
             return;
         }
         self.second = second;
-        let format = if self.format == AccessFormat::Json { JSON_TIME } else { COMMON_TIME };
-        let time = OffsetDateTime::from_unix_timestamp(second).unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let format = if self.format == AccessFormat::Json {
+            JSON_TIME
+        } else {
+            COMMON_TIME
+        };
+        let time =
+            OffsetDateTime::from_unix_timestamp(second).unwrap_or(OffsetDateTime::UNIX_EPOCH);
         self.time = time.format(format).unwrap_or_default();
     }
 
@@ -65,7 +76,13 @@ impl AccessLog {
         escape(line, served.method.as_bytes());
         line.push(b' ');
         escape(line, served.target.as_bytes());
-        write!(line, " {}\" {} {}", version(served.version), served.status, served.body_bytes)
+        write!(
+            line,
+            " {}\" {} {}",
+            version(served.version),
+            served.status,
+            served.body_bytes
+        )
     }
 
     fn write_combined(&mut self, served: &Served<'_>) -> std::io::Result<()> {
@@ -172,9 +189,18 @@ mod tests {
             "127.0.0.1 - - [10/Oct/2000:20:55:36 +0000] \"GET /a?b HTTP/1.1\" 200 13\n"
         );
         let combined = line(AccessFormat::Combined);
-        assert!(combined.ends_with("200 13 \"-\" \"evil\\\"\\x0a\\x1b[2J\"\n"), "{combined}");
+        assert!(
+            combined.ends_with("200 13 \"-\" \"evil\\\"\\x0a\\x1b[2J\"\n"),
+            "{combined}"
+        );
         let json = line(AccessFormat::Json);
-        assert!(json.starts_with("{\"time\":\"2000-10-10T20:55:36Z\",\"remote\":\"127.0.0.1\""), "{json}");
-        assert!(json.contains("\"user_agent\":\"evil\\\"\\u000a\\u001b[2J\"") && json.contains("\"us\":1500"));
+        assert!(
+            json.starts_with("{\"time\":\"2000-10-10T20:55:36Z\",\"remote\":\"127.0.0.1\""),
+            "{json}"
+        );
+        assert!(
+            json.contains("\"user_agent\":\"evil\\\"\\u000a\\u001b[2J\"")
+                && json.contains("\"us\":1500")
+        );
     }
 }

@@ -23,13 +23,17 @@ pub fn parse_command_line() -> Result<ServeOptions, ExitCode> {
 fn parse(arguments: &[OsString]) -> Result<ServeOptions, clap::Error> {
     let matches = CommandLine::command().try_get_matches_from(arguments)?;
     let options = options_of(&matches)?;
-    let Some(file) = &options.config else { return Ok(options) };
-    let given = matches.subcommand_matches("serve").expect("the only command");
+    let Some(file) = &options.config else {
+        return Ok(options);
+    };
+    let given = matches
+        .subcommand_matches("serve")
+        .expect("the only command");
     let mut all = arguments.to_vec();
     all.extend(arguments_of_file(file, given)?);
-    let matches = CommandLine::command().try_get_matches_from(all).map_err(|error| {
-        fail(&format!("{}: {}", file.display(), one_line(&error)))
-    })?;
+    let matches = CommandLine::command()
+        .try_get_matches_from(all)
+        .map_err(|error| fail(&format!("{}: {}", file.display(), one_line(&error))))?;
     options_of(&matches)
 }
 
@@ -49,7 +53,10 @@ fn arguments_of_file(file: &Path, given: &ArgMatches) -> Result<Vec<OsString>, c
         let on_command_line = given.try_contains_id(key).is_ok()
             && given.value_source(key) == Some(ValueSource::CommandLine);
         if key == "config" || key == "path" {
-            return Err(fail(&format!("{}: `{key}` belongs on the command line", file.display())));
+            return Err(fail(&format!(
+                "{}: `{key}` belongs on the command line",
+                file.display()
+            )));
         }
         if !on_command_line {
             append(&mut arguments, key, value)
@@ -59,7 +66,11 @@ fn arguments_of_file(file: &Path, given: &ArgMatches) -> Result<Vec<OsString>, c
     Ok(arguments)
 }
 
-fn append(arguments: &mut Vec<OsString>, key: &str, value: &toml::Value) -> Result<(), &'static str> {
+fn append(
+    arguments: &mut Vec<OsString>,
+    key: &str,
+    value: &toml::Value,
+) -> Result<(), &'static str> {
     let option = format!("--{}", key.replace('_', "-"));
     match value {
         toml::Value::Boolean(true) => arguments.push(option.into()),
@@ -77,15 +88,26 @@ fn append(arguments: &mut Vec<OsString>, key: &str, value: &toml::Value) -> Resu
 }
 
 fn fail(message: &str) -> clap::Error {
-    clap::Error::raw(clap::error::ErrorKind::ValueValidation, format!("{message}\n"))
+    clap::Error::raw(
+        clap::error::ErrorKind::ValueValidation,
+        format!("{message}\n"),
+    )
 }
 
 /// The first line of a message, without its "error: ".
 fn one_line(error: &clap::Error) -> String {
     let text = error.to_string();
-    let lines: Vec<_> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<_> = text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
     let useful = lines.iter().take_while(|line| !line.starts_with("Usage"));
-    useful.copied().collect::<Vec<_>>().join("; ").replace("error: ", "")
+    useful
+        .copied()
+        .collect::<Vec<_>>()
+        .join("; ")
+        .replace("error: ", "")
 }
 
 #[cfg(test)]
@@ -93,7 +115,8 @@ mod tests {
     use super::*;
 
     fn parsed(file: &str, more: &[&str]) -> Result<ServeOptions, String> {
-        let dir = std::env::temp_dir().join(format!("baton-config-{}-{:p}", std::process::id(), file));
+        let dir =
+            std::env::temp_dir().join(format!("baton-config-{}-{:p}", std::process::id(), file));
         std::fs::create_dir_all(&dir).expect("temporary folder");
         let path = dir.join("baton.toml");
         std::fs::write(&path, file).expect("written");
@@ -109,7 +132,10 @@ mod tests {
     fn the_file_speaks_where_the_command_line_is_silent() {
         let file = "threads = 3\ndeadline_ms = 500\nlisten = [\"127.0.0.1:1\", \"127.0.0.1:2\"]\nretry = true\n";
         let options = parsed(file, &["--deadline-ms", "700"]).expect("good");
-        assert_eq!((options.threads, options.deadline_ms, options.retry), (Some(3), 700, true));
+        assert_eq!(
+            (options.threads, options.deadline_ms, options.retry),
+            (Some(3), 700, true)
+        );
         assert_eq!(options.listen.len(), 2);
         let options = parsed(file, &["--listen", "127.0.0.1:9"]).expect("good");
         assert_eq!(options.listen.len(), 1);
@@ -117,9 +143,25 @@ mod tests {
 
     #[test]
     fn mistakes_are_named() {
-        assert!(parsed("thread = 3", &[]).expect_err("unknown").contains("--threads"));
-        assert!(parsed("threads = 0", &[]).expect_err("range").contains("1..=4096"));
-        assert!(parsed("threads = [", &[]).expect_err("syntax").contains("line 1"));
-        assert!(parsed("threads = {}", &[]).expect_err("type").contains("threads"));
+        assert!(
+            parsed("thread = 3", &[])
+                .expect_err("unknown")
+                .contains("--threads")
+        );
+        assert!(
+            parsed("threads = 0", &[])
+                .expect_err("range")
+                .contains("1..=4096")
+        );
+        assert!(
+            parsed("threads = [", &[])
+                .expect_err("syntax")
+                .contains("line 1")
+        );
+        assert!(
+            parsed("threads = {}", &[])
+                .expect_err("type")
+                .contains("threads")
+        );
     }
 }

@@ -37,7 +37,12 @@ struct LogFile {
 impl LogFile {
     fn open(path: &Path, reopen: &Reopen) -> io::Result<Self> {
         let opened = reopen.count();
-        Ok(Self { path: path.to_owned(), file: append_to(path)?, reopen: reopen.clone(), opened })
+        Ok(Self {
+            path: path.to_owned(),
+            file: append_to(path)?,
+            reopen: reopen.clone(),
+            opened,
+        })
     }
 }
 
@@ -69,8 +74,12 @@ pub fn background_file(path: &Path, reopen: &Reopen) -> Result<(NonBlocking, Wor
     if path == Path::new("-") {
         return Ok(tracing_appender::non_blocking(io::stdout()));
     }
-    let file = LogFile::open(path, reopen)
-        .map_err(|error| format!("cannot write to {}: {error}; check the folder and its permissions", path.display()))?;
+    let file = LogFile::open(path, reopen).map_err(|error| {
+        format!(
+            "cannot write to {}: {error}; check the folder and its permissions",
+            path.display()
+        )
+    })?;
     Ok(tracing_appender::non_blocking(file))
 }
 
@@ -87,7 +96,10 @@ pub fn install(options: &ServeOptions, reopen: &Reopen) -> Result<WorkerGuard, S
         LogFormat::Auto => on_terminal,
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_target(false).with_writer(writer);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_target(false)
+        .with_writer(writer);
     if human {
         builder.with_ansi(on_terminal).init();
     } else {
@@ -112,7 +124,10 @@ mod tests {
         log.write_all(b"two\n").expect("written");
         reopen.request();
         log.write_all(b"three\n").expect("written");
-        assert_eq!(std::fs::read_to_string(&moved).expect("there"), "one\ntwo\n");
+        assert_eq!(
+            std::fs::read_to_string(&moved).expect("there"),
+            "one\ntwo\n"
+        );
         assert_eq!(std::fs::read_to_string(&path).expect("there"), "three\n");
         std::fs::remove_dir_all(&dir).expect("removed");
     }

@@ -46,12 +46,17 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NAME", default_value = "www-data")]
     pub user: String,
 
+    /// Environment variable of the application, NAME=VALUE; may be repeated. Of the front's own it gets only PATH,
+    /// LANG, LC_ALL, TZ, TMPDIR, HOME and USER
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub env: Vec<String>,
+
     /// PHP setting as in php.ini, name=value; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_ini)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub ini: Vec<String>,
 
     /// PHP setting that scripts cannot change; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_ini)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub ini_admin: Vec<String>,
 
     /// php.ini to read instead of the distribution's for the embed SAPI
@@ -186,20 +191,32 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
     if let Some(path) = text.strip_prefix("unix:") {
         return match path.is_empty() {
             true => Err("a path is expected after unix:".into()),
-            false => Ok(Listen::Unix { path: path.into(), mode: None }),
+            false => Ok(Listen::Unix {
+                path: path.into(),
+                mode: None,
+            }),
         };
     }
-    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
-    let mut found = full.to_socket_addrs().map_err(|error| {
-        format!("{error}; expected HOST:PORT, :PORT or unix:/path")
-    })?;
-    found.next().map(Listen::Tcp).ok_or_else(|| "the host has no address".into())
+    let full = if text.starts_with(':') {
+        format!("[::]{text}")
+    } else {
+        text.to_owned()
+    };
+    let mut found = full
+        .to_socket_addrs()
+        .map_err(|error| format!("{error}; expected HOST:PORT, :PORT or unix:/path"))?;
+    found
+        .next()
+        .map(Listen::Tcp)
+        .ok_or_else(|| "the host has no address".into())
 }
 
-fn parse_ini(text: &str) -> Result<String, String> {
+fn parse_pair(text: &str) -> Result<String, String> {
     match text.split_once('=') {
-        Some((name, _)) if !name.trim().is_empty() && !text.contains(['\n', '\0']) => Ok(text.into()),
-        _ => Err("expected name=value on one line".into()),
+        Some((name, _)) if !name.trim().is_empty() && !text.contains(['\n', '\0']) => {
+            Ok(text.into())
+        }
+        _ => Err("expected NAME=VALUE on one line".into()),
     }
 }
 
@@ -209,7 +226,8 @@ impl ServeOptions {
     }
 
     pub fn io_thread_count(&self) -> usize {
-        self.io_threads.map_or_else(|| (cores() as usize / 4).max(1), usize::from)
+        self.io_threads
+            .map_or_else(|| (cores() as usize / 4).max(1), usize::from)
     }
 }
 
@@ -232,15 +250,27 @@ mod tests {
         let command = CommandLine::command();
         let serve = command.find_subcommand("serve").expect("serve");
         for argument in serve.get_arguments() {
-            assert!(argument.get_help().is_some(), "{} has no help", argument.get_id());
+            assert!(
+                argument.get_help().is_some(),
+                "{} has no help",
+                argument.get_id()
+            );
         }
     }
 
     #[test]
     fn addresses_are_understood() {
-        assert_eq!(parse_listen("127.0.0.1:80"), Ok(Listen::Tcp(([127, 0, 0, 1], 80).into())));
-        assert!(matches!(parse_listen(":8080"), Ok(Listen::Tcp(a)) if a.is_ipv6() && a.port() == 8080));
-        assert!(matches!(parse_listen("unix:/run/x"), Ok(Listen::Unix { .. })));
+        assert_eq!(
+            parse_listen("127.0.0.1:80"),
+            Ok(Listen::Tcp(([127, 0, 0, 1], 80).into()))
+        );
+        assert!(
+            matches!(parse_listen(":8080"), Ok(Listen::Tcp(a)) if a.is_ipv6() && a.port() == 8080)
+        );
+        assert!(matches!(
+            parse_listen("unix:/run/x"),
+            Ok(Listen::Unix { .. })
+        ));
         for bad in ["", "unix:", "8080", "127.0.0.1", "127.0.0.1:99999"] {
             assert!(parse_listen(bad).is_err(), "{bad}");
         }

@@ -18,27 +18,38 @@ pub struct Project {
 /// Says in one line what is wrong and what to do.
 pub fn find(path: &Path) -> Result<Project, String> {
     let shown = path.display();
-    let real = path
-        .canonicalize()
-        .map_err(|error| format!("cannot serve {shown}: {error}; give a folder or a .php script"))?;
+    let real = path.canonicalize().map_err(|error| {
+        format!("cannot serve {shown}: {error}; give a folder or a .php script")
+    })?;
     if real.is_file() {
         return single_script(&real).ok_or_else(|| {
             format!("cannot serve {shown}: not a .php script; give a folder or a .php script")
         });
     }
     if let Err(error) = std::fs::read_dir(&real) {
-        return Err(format!("cannot read {shown}: {error}; check its permissions"));
+        return Err(format!(
+            "cannot read {shown}: {error}; check its permissions"
+        ));
     }
     // The application's own folder is never the root where it has a public one.
     for root in [real.join("public"), real.clone()] {
         if root.join("index.php").is_file() {
             let name = name_of(&real);
-            return Ok(Project { name, root, index: "/index.php".into(), single_script: false });
+            return Ok(Project {
+                name,
+                root,
+                index: "/index.php".into(),
+                single_script: false,
+            });
         }
     }
     Err(match other_language(&real) {
-        Some(language) => format!("cannot serve {shown}: it is a {language} application, and {language} is not supported yet"),
-        None => format!("cannot serve {shown}: there is neither index.php nor public/index.php in it"),
+        Some(language) => format!(
+            "cannot serve {shown}: it is a {language} application, and {language} is not supported yet"
+        ),
+        None => {
+            format!("cannot serve {shown}: there is neither index.php nor public/index.php in it")
+        }
     })
 }
 
@@ -46,7 +57,9 @@ fn single_script(script: &Path) -> Option<Project> {
     let is_php = script.extension()?.eq_ignore_ascii_case("php");
     let file = script.file_name()?.to_str()?;
     is_php.then(|| Project {
-        name: script.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
+        name: script
+            .file_stem()
+            .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
         root: script.parent().unwrap_or(Path::new("/")).to_path_buf(),
         index: format!("/{file}"),
         single_script: true,
@@ -54,7 +67,9 @@ fn single_script(script: &Path) -> Option<Project> {
 }
 
 fn name_of(folder: &Path) -> String {
-    folder.file_name().map_or_else(|| "app".into(), |name| name.to_string_lossy().into_owned())
+    folder
+        .file_name()
+        .map_or_else(|| "app".into(), |name| name.to_string_lossy().into_owned())
 }
 
 fn other_language(folder: &Path) -> Option<&'static str> {
@@ -62,7 +77,15 @@ fn other_language(folder: &Path) -> Option<&'static str> {
     if has(&["config.ru", "Gemfile"]) {
         return Some("Ruby");
     }
-    if has(&["wsgi.py", "asgi.py", "app.py", "main.py", "manage.py", "pyproject.toml", "requirements.txt"]) {
+    if has(&[
+        "wsgi.py",
+        "asgi.py",
+        "app.py",
+        "main.py",
+        "manage.py",
+        "pyproject.toml",
+        "requirements.txt",
+    ]) {
         return Some("Python");
     }
     None
@@ -76,7 +99,8 @@ mod tests {
 
     impl Folder {
         fn with(name: &str, files: &[&str]) -> Self {
-            let path = std::env::temp_dir().join(format!("baton-project-{}-{name}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("baton-project-{}-{name}", std::process::id()));
             for file in files {
                 let file = path.join(file);
                 std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
@@ -95,14 +119,20 @@ mod tests {
     #[test]
     fn a_public_folder_goes_before_the_folder_itself() {
         let folder = Folder::with("public", &["index.php", "public/index.php"]);
-        assert_eq!(find(&folder.0).expect("found").root, folder.0.join("public"));
+        assert_eq!(
+            find(&folder.0).expect("found").root,
+            folder.0.join("public")
+        );
     }
 
     #[test]
     fn a_single_script_is_its_own_index() {
         let folder = Folder::with("single", &["hello.php"]);
         let project = find(&folder.0.join("hello.php")).expect("found");
-        assert_eq!((project.index.as_str(), project.single_script), ("/hello.php", true));
+        assert_eq!(
+            (project.index.as_str(), project.single_script),
+            ("/hello.php", true)
+        );
     }
 
     #[test]
@@ -110,8 +140,16 @@ mod tests {
         let ruby = Folder::with("ruby", &["config.ru"]);
         let python = Folder::with("python", &["app.py"]);
         let nothing = Folder::with("nothing", &["readme.txt"]);
-        assert!(find(&ruby.0).expect_err("ruby").contains("Ruby is not supported yet"));
-        assert!(find(&python.0).expect_err("python").contains("Python is not supported yet"));
+        assert!(
+            find(&ruby.0)
+                .expect_err("ruby")
+                .contains("Ruby is not supported yet")
+        );
+        assert!(
+            find(&python.0)
+                .expect_err("python")
+                .contains("Python is not supported yet")
+        );
         assert!(find(&nothing.0).expect_err("nothing").contains("index.php"));
         assert!(find(&nothing.0.join("missing")).is_err());
     }

@@ -31,8 +31,9 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
         None => None,
     };
     let access_log_format = options.access_log_format;
-    let access_log_writer =
-        access_log.as_ref().map(|(writer, _guard)| AccessLog::new(writer.clone(), access_log_format));
+    let access_log_writer = access_log
+        .as_ref()
+        .map(|(writer, _guard)| AccessLog::new(writer.clone(), access_log_format));
     raise_descriptor_limit();
     // App processes become our children although the zygote forks them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
@@ -44,7 +45,9 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     let started = Instant::now();
     let config = config_of(&options, access_log.is_some());
     let app = Arc::new(App::new(project, options, account));
-    let flags = Arc::new(IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?);
+    let flags = Arc::new(
+        IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
+    );
     let server = start_server(config, &app, &flags, access_log_writer)?;
     app.set_io_threads(server.handle());
     let supervisor = start_supervisor(&app, flags)?;
@@ -54,29 +57,33 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     let signal_supervisor = supervisor.clone();
     let signal_thread = signals.handle();
     let addresses = server.addresses().to_vec();
-    let listener = thread::Builder::new().name("signals".into()).spawn(move || {
-        let mut is_draining = false;
-        for signal in signals.forever() {
-            match signal {
-                SIGCHLD => signal_supervisor.tell(Command::Reap),
-                SIGUSR1 => reopen.request(),
-                _ if is_draining => {
-                    tracing::info!("stopping at once");
-                    handle.stop_now();
-                }
-                _ => {
-                    is_draining = true;
-                    tracing::info!("draining; a second signal stops at once");
-                    handle.drain();
+    let listener = thread::Builder::new()
+        .name("signals".into())
+        .spawn(move || {
+            let mut is_draining = false;
+            for signal in signals.forever() {
+                match signal {
+                    SIGCHLD => signal_supervisor.tell(Command::Reap),
+                    SIGUSR1 => reopen.request(),
+                    _ if is_draining => {
+                        tracing::info!("stopping at once");
+                        handle.stop_now();
+                    }
+                    _ => {
+                        is_draining = true;
+                        tracing::info!("draining; a second signal stops at once");
+                        handle.drain();
+                    }
                 }
             }
-        }
-    });
+        });
     let listener = listener.map_err(|error| format!("cannot start a thread: {error}"))?;
     supervisor.await_first_start()?;
     announce(&app, &addresses, started);
 
-    let ended = server.join().map_err(|error| format!("an I/O thread failed: {error}"));
+    let ended = server
+        .join()
+        .map_err(|error| format!("an I/O thread failed: {error}"));
     supervisor.stop_and_wait(STOP_GRACE);
     signal_thread.close();
     // It only forwards signals: there is nothing in it that could fail.
@@ -95,11 +102,22 @@ fn start_server(
     let root = Arc::new(root);
     let (app, flags) = (app.clone(), flags.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
-        Gateway::new(app.clone(), flags.clone(), index, root.clone(), access_log.clone(), first_request_id(index))
+        Gateway::new(
+            app.clone(),
+            flags.clone(),
+            index,
+            root.clone(),
+            access_log.clone(),
+            first_request_id(index),
+        )
     };
     Server::start(config, make).map_err(|error| match error.kind() {
-        std::io::ErrorKind::AddrInUse => format!("{error}; another server listens there, give another with --listen"),
-        std::io::ErrorKind::PermissionDenied => format!("{error}; ports below 1024 need root or CAP_NET_BIND_SERVICE"),
+        std::io::ErrorKind::AddrInUse => {
+            format!("{error}; another server listens there, give another with --listen")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{error}; ports below 1024 need root or CAP_NET_BIND_SERVICE")
+        }
         _ => error.to_string(),
     })
 }
@@ -107,7 +125,10 @@ fn start_server(
 fn start_supervisor(app: &Arc<App>, flags: Arc<IoFlags>) -> Result<SupervisorHandle, String> {
     let failed = |error: std::io::Error| format!("cannot start the supervisor: {error}");
     let (supervisor, handle) = Supervisor::new(app.clone(), flags).map_err(failed)?;
-    thread::Builder::new().name("supervisor".into()).spawn(move || supervisor.run()).map_err(failed)?;
+    thread::Builder::new()
+        .name("supervisor".into())
+        .spawn(move || supervisor.run())
+        .map_err(failed)?;
     Ok(handle)
 }
 
@@ -139,7 +160,10 @@ fn config_of(options: &ServeOptions, log_requests: bool) -> Config {
 /// Connections, and three descriptors for each app process, want more than the usual 1,024.
 fn raise_descriptor_limit() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
-    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
     if let Err(error) = rustix::process::setrlimit(Resource::Nofile, raised) {
         tracing::warn!("cannot raise the limit of open files: {error}");
     }
@@ -147,7 +171,9 @@ fn raise_descriptor_limit() {
 
 /// Request ids of two runs should not be the same.
 fn first_request_id(index: usize) -> u64 {
-    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap_or_default();
     (now.as_nanos() as u64).rotate_left(20) ^ ((index as u64) << 56) ^ u64::from(std::process::id())
 }
 
@@ -160,6 +186,11 @@ fn announce(app: &App, addresses: &[LocalAddress], started: Instant) {
             LocalAddress::Tcp(address) => format!("http://{address}"),
             LocalAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        tracing::info!(app = app.project.name, threads, start_ms, "serving on {url}");
+        tracing::info!(
+            app = app.project.name,
+            threads,
+            start_ms,
+            "serving on {url}"
+        );
     }
 }

@@ -43,7 +43,10 @@ mod tests {
     fn waits_double_up_to_the_last() {
         let mut backoff = Backoff::default();
         let waits: Vec<_> = (0..9).map(|_| backoff.failed(50_000) - 50_000).collect();
-        assert_eq!(waits, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]);
+        assert_eq!(
+            waits,
+            [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000]
+        );
     }
 
     #[test]

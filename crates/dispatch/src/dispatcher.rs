@@ -88,14 +88,22 @@ impl<T: Clone, R> Dispatcher<T, R> {
         });
         let (generation, place) = &mut self.threads[index as usize];
         *generation = generation.wrapping_add(1);
-        *place = Some(Thread { thread, state: State::Busy });
+        *place = Some(Thread {
+            thread,
+            state: State::Busy,
+        });
         self.count += 1;
-        ThreadId { index, generation: *generation }
+        ThreadId {
+            index,
+            generation: *generation,
+        }
     }
 
     /// The thread is no more. Whether it was there.
     pub fn remove(&mut self, id: ThreadId) -> bool {
-        let Some(thread) = self.get(id) else { return false };
+        let Some(thread) = self.get(id) else {
+            return false;
+        };
         if thread.state == State::Idle {
             self.idle.remove(id);
         }
@@ -148,7 +156,13 @@ impl<T: Clone, R> Dispatcher<T, R> {
     }
 
     /// A request that was handed over in vain goes before all that wait, or to an idle thread.
-    pub fn resubmit(&mut self, request: R, since_ms: u64, near: usize, now_ms: u64) -> Submitted<T, R> {
+    pub fn resubmit(
+        &mut self,
+        request: R,
+        since_ms: u64,
+        near: usize,
+        now_ms: u64,
+    ) -> Submitted<T, R> {
         match self.idle.take(near, now_ms) {
             Some(id) => Submitted::Handoff(self.hand(id, request, since_ms)),
             None => Submitted::Queued(self.queue.push_front(request, since_ms)),
@@ -164,7 +178,10 @@ impl<T: Clone, R> Dispatcher<T, R> {
     pub fn expire(&mut self, now_ms: u64) -> Option<R> {
         let since_ms = self.queue.oldest_since_ms()?;
         let waited_ms = now_ms.saturating_sub(since_ms);
-        (waited_ms >= self.limits.queue_wait_ms_max).then(|| self.queue.pop_front()).flatten().map(|(r, _)| r)
+        (waited_ms >= self.limits.queue_wait_ms_max)
+            .then(|| self.queue.pop_front())
+            .flatten()
+            .map(|(r, _)| r)
     }
 
     /// When [`Dispatcher::expire`] will have something, if nothing changes.
@@ -191,10 +208,18 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
     fn hand(&mut self, id: ThreadId, request: R, queued_since_ms: u64) -> Handoff<T, R> {
         self.set_state(id, State::Busy);
-        let thread = self.threads[id.index as usize].1.as_ref().map(|thread| thread.thread.clone());
+        let thread = self.threads[id.index as usize]
+            .1
+            .as_ref()
+            .map(|thread| thread.thread.clone());
         // Only threads that are there are in the idle list or released.
         let thread = thread.expect("a thread that is handed a request exists");
-        Handoff { id, thread, request, queued_since_ms }
+        Handoff {
+            id,
+            thread,
+            request,
+            queued_since_ms,
+        }
     }
 
     fn get(&self, id: ThreadId) -> Option<&Thread<T>> {
@@ -225,7 +250,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const LIMITS: Limits = Limits { queue_len_max: 4, queue_wait_ms_max: 100, rotate_ms: 1000 };
+    const LIMITS: Limits = Limits {
+        queue_len_max: 4,
+        queue_wait_ms_max: 100,
+        rotate_ms: 1000,
+    };
 
     type Small = Dispatcher<&'static str, u32>;
 
@@ -274,9 +303,15 @@ mod tests {
     fn the_queue_is_bounded_in_length_and_age() {
         let (mut dispatcher, _) = with_threads(&[]);
         for n in 0..4 {
-            assert!(matches!(dispatcher.submit(n, 0, u64::from(n)), Submitted::Queued(_)));
+            assert!(matches!(
+                dispatcher.submit(n, 0, u64::from(n)),
+                Submitted::Queued(_)
+            ));
         }
-        assert_eq!(dispatcher.submit(9, 0, 5), Submitted::Refused(9, Refusal::QueueFull));
+        assert_eq!(
+            dispatcher.submit(9, 0, 5),
+            Submitted::Refused(9, Refusal::QueueFull)
+        );
         assert_eq!(dispatcher.next_expiry_ms(), Some(100));
         assert_eq!(dispatcher.expire(99), None);
         assert_eq!(dispatcher.expire(101), Some(0));
@@ -299,13 +334,17 @@ mod tests {
     #[test]
     fn what_came_back_goes_before_the_others() {
         let (mut dispatcher, ids) = with_threads(&["a"]);
-        let Submitted::Handoff(first) = dispatcher.submit(1, 0, 0) else { panic!("handed over") };
+        let Submitted::Handoff(first) = dispatcher.submit(1, 0, 0) else {
+            panic!("handed over")
+        };
         dispatcher.submit(2, 0, 1);
         assert!(matches!(
             dispatcher.resubmit(first.request, first.queued_since_ms, 0, 2),
             Submitted::Queued(_)
         ));
-        let Released::Next(next) = dispatcher.release(ids[0], 0, 3) else { panic!("next") };
+        let Released::Next(next) = dispatcher.release(ids[0], 0, 3) else {
+            panic!("next")
+        };
         assert_eq!((next.request, next.queued_since_ms), (1, 0));
     }
 
@@ -370,7 +409,9 @@ mod tests {
                 let request = model.next;
                 model.next += 1;
                 match dispatcher.submit(request, 0, now_ms) {
-                    Submitted::Handoff(handoff) => model.running.push((handoff.id, handoff.request)),
+                    Submitted::Handoff(handoff) => {
+                        model.running.push((handoff.id, handoff.request))
+                    }
                     Submitted::Queued(ticket) => model.tickets.push((ticket, request)),
                     Submitted::Refused(request, _) => model.ended.push(request),
                 }
@@ -418,7 +459,11 @@ mod tests {
     fn take_released(released: Released<(), u32>, model: &mut Model) -> Result<(), TestCaseError> {
         if let Released::Next(handoff) = released {
             // Nothing comes back in this schedule, so requests leave the queue as they came.
-            prop_assert!(model.last_from_queue.is_none_or(|last| last < handoff.request));
+            prop_assert!(
+                model
+                    .last_from_queue
+                    .is_none_or(|last| last < handoff.request)
+            );
             model.last_from_queue = Some(handoff.request);
             model.running.push((handoff.id, handoff.request));
         }

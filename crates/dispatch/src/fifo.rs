@@ -24,7 +24,11 @@ pub(crate) struct Fifo<R> {
 impl<R> Fifo<R> {
     pub(crate) fn new() -> Self {
         // In the middle, because requests may also come back to the front.
-        Self { waiting: VecDeque::new(), first: 1 << 63, len: 0 }
+        Self {
+            waiting: VecDeque::new(),
+            first: 1 << 63,
+            len: 0,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -32,14 +36,20 @@ impl<R> Fifo<R> {
     }
 
     pub(crate) fn push_back(&mut self, request: R, since_ms: u64) -> Ticket {
-        self.waiting.push_back(Waiting { request: Some(request), since_ms });
+        self.waiting.push_back(Waiting {
+            request: Some(request),
+            since_ms,
+        });
         self.len += 1;
         Ticket(self.first + self.waiting.len() as u64 - 1)
     }
 
     /// For a request that was handed over in vain: it goes before all others.
     pub(crate) fn push_front(&mut self, request: R, since_ms: u64) -> Ticket {
-        self.waiting.push_front(Waiting { request: Some(request), since_ms });
+        self.waiting.push_front(Waiting {
+            request: Some(request),
+            since_ms,
+        });
         self.len += 1;
         self.first -= 1;
         Ticket(self.first)
@@ -68,7 +78,11 @@ impl<R> Fifo<R> {
     }
 
     fn drop_holes(&mut self) {
-        while self.waiting.front().is_some_and(|waiting| waiting.request.is_none()) {
+        while self
+            .waiting
+            .front()
+            .is_some_and(|waiting| waiting.request.is_none())
+        {
             self.waiting.pop_front();
             self.first += 1;
         }
@@ -86,7 +100,10 @@ mod tests {
             fifo.push_back(n, n);
         }
         assert_eq!(fifo.oldest_since_ms(), Some(0));
-        assert_eq!(std::iter::from_fn(|| fifo.pop_front()).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+        assert_eq!(
+            std::iter::from_fn(|| fifo.pop_front()).collect::<Vec<_>>(),
+            [(0, 0), (1, 1), (2, 2)]
+        );
         assert_eq!(fifo.len(), 0);
     }
 

@@ -25,7 +25,10 @@ pub(crate) struct IdleThreads {
 
 impl IdleThreads {
     pub(crate) fn new(rotate_ms: u64) -> Self {
-        Self { idle: VecDeque::new(), rotate_ms }
+        Self {
+            idle: VecDeque::new(),
+            rotate_ms,
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -33,7 +36,11 @@ impl IdleThreads {
     }
 
     pub(crate) fn put(&mut self, thread: ThreadId, near: usize, now_ms: u64) {
-        self.idle.push_back(Idle { thread, since_ms: now_ms, near });
+        self.idle.push_back(Idle {
+            thread,
+            since_ms: now_ms,
+            near,
+        });
     }
 
     pub(crate) fn take(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {

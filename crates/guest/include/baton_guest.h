@@ -150,7 +150,10 @@ ssize_t baton_reply_try_write(baton_request *request, const void *bytes, size_t 
 /* Send what there is. 0 or -1 EPIPE. */
 int baton_reply_flush(baton_request *request);
 
-/* The reply is complete; `request` is no longer valid. The thread may go on working on its own before its next accept. */
+/* The reply is complete and goes to the client, but this thread goes on with the request and gets no other
+ * before baton_reply_finish(), which must follow. The request can still be read; what is written is dropped. */
+void baton_reply_complete(baton_request *request);
+/* The reply is complete; `request` is no longer valid. The next request may be handed over at once. */
 void baton_reply_finish(baton_request *request);
 /* Give up: 500 if nothing was started, else the connection is cut. `request` is no longer valid. */
 void baton_reply_abandon(baton_request *request);

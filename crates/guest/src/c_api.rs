@@ -34,8 +34,14 @@ impl Str {
     fn new(bytes: &[u8]) -> Self {
         match bytes {
             // Something NUL-terminated to point at.
-            [] => Self { ptr: c"".as_ptr(), len: 0 },
-            _ => Self { ptr: bytes.as_ptr().cast(), len: bytes.len() },
+            [] => Self {
+                ptr: c"".as_ptr(),
+                len: 0,
+            },
+            _ => Self {
+                ptr: bytes.as_ptr().cast(),
+                len: bytes.len(),
+            },
         }
     }
 
@@ -92,7 +98,10 @@ fn errno_of(error: ReplyError) -> c_int {
 pub unsafe extern "C" fn baton_setting(name: *const c_char) -> *const c_char {
     // SAFETY: the caller's promise.
     let name = unsafe { CStr::from_ptr(name) };
-    let value = name.to_str().ok().and_then(|name| zygote()?.settings().get(name));
+    let value = name
+        .to_str()
+        .ok()
+        .and_then(|name| zygote()?.settings().get(name));
     value.map_or(std::ptr::null(), CStr::as_ptr)
 }
 
@@ -108,7 +117,9 @@ pub unsafe extern "C" fn baton_zygote_failed(reason: *const c_char) {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn baton_zygote_drop_privileges() -> c_int {
-    let Some(zygote) = zygote() else { return fail(libc::ENOTCONN) };
+    let Some(zygote) = zygote() else {
+        return fail(libc::ENOTCONN);
+    };
     match zygote.drop_privileges() {
         Ok(()) => 0,
         Err(error) => fail(error.raw_os_error().unwrap_or(libc::EPERM)),
@@ -117,7 +128,9 @@ pub extern "C" fn baton_zygote_drop_privileges() -> c_int {
 
 #[unsafe(no_mangle)]
 pub extern "C" fn baton_zygote_serve() -> c_int {
-    let Some(zygote) = zygote() else { return fail(libc::ENOTCONN) };
+    let Some(zygote) = zygote() else {
+        return fail(libc::ENOTCONN);
+    };
     match zygote.serve() {
         Ok(Some(process)) => {
             // A process is forked once only.
@@ -137,7 +150,9 @@ pub extern "C" fn baton_thread_count() -> u32 {
 #[unsafe(no_mangle)]
 pub extern "C" fn baton_thread_attach(index: u32) -> *mut Thread<'static> {
     let thread = PROCESS.get().and_then(|process| process.attach(index));
-    thread.map_or(std::ptr::null_mut(), |thread| Box::into_raw(Box::new(thread)))
+    thread.map_or(std::ptr::null_mut(), |thread| {
+        Box::into_raw(Box::new(thread))
+    })
 }
 
 /// # Safety
@@ -146,7 +161,9 @@ pub extern "C" fn baton_thread_attach(index: u32) -> *mut Thread<'static> {
 pub unsafe extern "C" fn baton_accept(thread: *mut Thread<'static>) -> *mut Request<'static> {
     // SAFETY: the caller's promise.
     let thread = unsafe { &*thread };
-    thread.accept().map_or(std::ptr::null_mut(), |request| Box::into_raw(Box::new(request)))
+    thread.accept().map_or(std::ptr::null_mut(), |request| {
+        Box::into_raw(Box::new(request))
+    })
 }
 
 /// # Safety
@@ -202,10 +219,17 @@ pub extern "C" fn baton_disown() {
 /// # Safety
 /// `request` came from an accept on this thread and is neither finished nor abandoned.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn baton_request_field(request: *const Request<'static>, field: c_int) -> Str {
+pub unsafe extern "C" fn baton_request_field(
+    request: *const Request<'static>,
+    field: c_int,
+) -> Str {
     // SAFETY: the caller's promise.
     let request = unsafe { &*request };
-    Str::new(request.head().field_at(usize::try_from(field).unwrap_or(usize::MAX)))
+    Str::new(
+        request
+            .head()
+            .field_at(usize::try_from(field).unwrap_or(usize::MAX)),
+    )
 }
 
 /// # Safety
@@ -225,9 +249,16 @@ pub unsafe extern "C" fn baton_request_header(
     header: *mut Header,
 ) -> c_int {
     // SAFETY: the caller's promise.
-    let Some((name, value)) = unsafe { &*request }.head().header(index) else { return 0 };
+    let Some((name, value)) = unsafe { &*request }.head().header(index) else {
+        return 0;
+    };
     // SAFETY: the caller's promise.
-    unsafe { *header = Header { name: Str::new(name), value: Str::new(value) } };
+    unsafe {
+        *header = Header {
+            name: Str::new(name),
+            value: Str::new(value),
+        }
+    };
     1
 }
 
@@ -329,7 +360,9 @@ unsafe fn headers_of<'a>(
     // SAFETY: the caller's promise.
     let headers: &'a [Header] = unsafe { slice(headers, count as usize) };
     // SAFETY: the caller's promise.
-    headers.iter().map(|header| unsafe { (header.name.bytes(), header.value.bytes()) })
+    headers
+        .iter()
+        .map(|header| unsafe { (header.name.bytes(), header.value.bytes()) })
 }
 
 /// # Safety
@@ -391,6 +424,14 @@ pub unsafe extern "C" fn baton_reply_try_write(
 pub unsafe extern "C" fn baton_reply_flush(request: *mut Request<'static>) -> c_int {
     // SAFETY: the caller's promise.
     outcome(unsafe { (*request).flush() })
+}
+
+/// # Safety
+/// `request` as for `baton_request_field`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_reply_complete(request: *mut Request<'static>) {
+    // SAFETY: the caller's promise.
+    unsafe { &mut *request }.complete();
 }
 
 /// # Safety

@@ -23,7 +23,10 @@ impl Process {
         let threads = segment.geometry().threads as usize;
         Self {
             segment,
-            bodies: Bodies { control, early: Mutex::default() },
+            bodies: Bodies {
+                control,
+                early: Mutex::default(),
+            },
             attached: (0..threads).map(|_| AtomicBool::new(false)).collect(),
             disowned: AtomicBool::new(false),
         }
@@ -35,8 +38,14 @@ impl Process {
 
     /// The thread of that number, once.
     pub fn attach(&self, index: u32) -> Option<Thread<'_>> {
-        let taken = self.attached.get(index as usize)?.swap(true, Ordering::Relaxed);
-        (!taken).then_some(Thread { process: self, index })
+        let taken = self
+            .attached
+            .get(index as usize)?
+            .swap(true, Ordering::Relaxed);
+        (!taken).then_some(Thread {
+            process: self,
+            index,
+        })
     }
 
     /// Never touch the slots again. Safe in an atfork handler: one store.
@@ -96,7 +105,11 @@ impl<'p> Thread<'p> {
                 return Accepted::Request(request);
             }
         }
-        if segment.is_stopped(self.index) { Accepted::Stopped } else { Accepted::Nothing }
+        if segment.is_stopped(self.index) {
+            Accepted::Stopped
+        } else {
+            Accepted::Nothing
+        }
     }
 
     /// Before waiting on the doorbell: `false` if there is work and no need to wait.
@@ -135,10 +148,12 @@ impl Bodies {
     /// The front sends the descriptor before it offers the request, so it is there; only other
     /// requests' descriptors can lie before it.
     fn file_of(&self, wanted: Taken) -> io::Result<OwnedFd> {
-        let is_wanted = |taken: &Taken| {
-            taken.slot == wanted.slot && taken.generation == wanted.generation
-        };
-        let mut early = self.early.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let is_wanted =
+            |taken: &Taken| taken.slot == wanted.slot && taken.generation == wanted.generation;
+        let mut early = self
+            .early
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         if let Some(at) = early.iter().position(|(taken, _)| is_wanted(taken)) {
             return Ok(early.swap_remove(at).1);
         }
@@ -147,11 +162,15 @@ impl Bodies {
         loop {
             let message = control::receive(self.control.as_fd(), false)?
                 .ok_or(io::ErrorKind::UnexpectedEof)?;
-            let (Kind::Body, Some(file)) = (message.kind, message.descriptors.into_iter().next()) else {
+            let (Kind::Body, Some(file)) = (message.kind, message.descriptors.into_iter().next())
+            else {
                 continue;
             };
             let generation = baton_handoff::slot::Generation::from_bits(message.b as u32);
-            let taken = Taken { slot: message.a as u32, generation };
+            let taken = Taken {
+                slot: message.a as u32,
+                generation,
+            };
             if is_wanted(&taken) {
                 return Ok(file);
             }

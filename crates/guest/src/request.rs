@@ -33,7 +33,8 @@ enum Stage {
     BeforeHead,
     /// The final head is written; body bytes follow.
     Started,
-    /// Nobody reads it: the client has gone, or a forked child has no right to answer.
+    /// Nobody reads it: the client has gone, the reply is complete, or a forked child has no right
+    /// to answer.
     IntoTheVoid,
 }
 
@@ -86,7 +87,10 @@ impl<'p> Request<'p> {
     pub fn read_body_at(&mut self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match self.body {
             Body::Memory(bytes) => {
-                let rest = usize::try_from(offset).ok().and_then(|at| bytes.get(at..)).unwrap_or(&[]);
+                let rest = usize::try_from(offset)
+                    .ok()
+                    .and_then(|at| bytes.get(at..))
+                    .unwrap_or(&[]);
                 let len = rest.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&rest[..len]);
                 Ok(len)
@@ -96,7 +100,9 @@ impl<'p> Request<'p> {
                     self.file = Some(self.process.body_file(self.taken)?);
                 }
                 let Some(file) = &self.file else { return Ok(0) };
-                Ok(rustix::io::retry_on_intr(|| rustix::io::pread(file, &mut *buffer, offset))?)
+                Ok(rustix::io::retry_on_intr(|| {
+                    rustix::io::pread(file, &mut *buffer, offset)
+                })?)
             }
         }
     }
@@ -205,9 +211,25 @@ impl<'p> Request<'p> {
         Ok(())
     }
 
+    /// The reply is complete, but this thread goes on with the request: it gets no other before
+    /// [`Request::end`].
+    pub fn complete(&mut self) {
+        let end = if self.stage == Stage::BeforeHead {
+            End::Abandoned
+        } else {
+            End::Complete
+        };
+        self.publish(end);
+        self.stage = Stage::IntoTheVoid;
+    }
+
     /// Ends the reply: finished, or given up. One that never started counts as given up.
     pub fn end(mut self, end: End) {
-        let end = if self.stage == Stage::BeforeHead { End::Abandoned } else { end };
+        let end = if self.stage == Stage::BeforeHead {
+            End::Abandoned
+        } else {
+            end
+        };
         self.publish(end);
     }
 

@@ -43,12 +43,19 @@ impl Zygote {
         close_standard_input()?;
         let front = rustix::process::getppid();
         die_with_parent(front)?;
-        let message = control::receive(control.as_fd(), true)?;
-        match message {
-            Some(Message { kind: Kind::Settings, text, .. }) => {
-                Ok(Self { control: Mutex::new(Some(control)), settings: Settings::new(text), front })
-            }
-            _ => Err(io::Error::other("this program is started by `baton serve`, not by hand")),
+        match control::receive(control.as_fd(), true) {
+            Ok(Some(Message {
+                kind: Kind::Settings,
+                text,
+                ..
+            })) => Ok(Self {
+                control: Mutex::new(Some(control)),
+                settings: Settings::new(text),
+                front,
+            }),
+            _ => Err(io::Error::other(
+                "this program is started by `baton serve`, not by hand",
+            )),
         }
     }
 
@@ -65,8 +72,14 @@ impl Zygote {
 
     /// Becomes the account named in the settings, for good.
     pub fn drop_privileges(&self) -> io::Result<()> {
-        let number = |name| self.settings.get_str(name).and_then(|text| text.parse::<u32>().ok());
-        let (Some(uid), Some(gid)) = (number("uid"), number("gid")) else { return Ok(()) };
+        let number = |name| {
+            self.settings
+                .get_str(name)
+                .and_then(|text| text.parse::<u32>().ok())
+        };
+        let (Some(uid), Some(gid)) = (number("uid"), number("gid")) else {
+            return Ok(());
+        };
         if !rustix::process::geteuid().is_root() {
             return Ok(());
         }
@@ -88,7 +101,10 @@ impl Zygote {
         self.send(Kind::Ready, (0, 0), &[])?;
         loop {
             match self.receive()? {
-                None | Some(Message { kind: Kind::Stop, .. }) => return Ok(None),
+                None
+                | Some(Message {
+                    kind: Kind::Stop, ..
+                }) => return Ok(None),
                 Some(message) if message.kind == Kind::Fork => match self.fork_twice(message) {
                     Ok(None) => {}
                     Ok(Some(process)) => return Ok(Some(process)),
@@ -119,7 +135,9 @@ impl Zygote {
 
     /// The zygote has one thread: the lock is never waited for.
     fn lock_control(&self) -> MutexGuard<'_, Option<OwnedFd>> {
-        self.control.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.control
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// `Some` in the app process, `None` in the zygote.
@@ -163,7 +181,11 @@ impl Zygote {
         self.lock_control().take();
         let with_doorbell = message.b & 1 == 1;
         let mut descriptors = message.descriptors.into_iter();
-        let mut next = || descriptors.next().ok_or_else(|| io::Error::other("a descriptor is missing"));
+        let mut next = || {
+            descriptors
+                .next()
+                .ok_or_else(|| io::Error::other("a descriptor is missing"))
+        };
         let (down, up, flags) = (next()?, next()?, next()?);
         let (control, log) = (next()?, next()?);
         let doorbell = if with_doorbell { Some(next()?) } else { None };
@@ -223,5 +245,9 @@ fn exit_now(status: i32) -> ! {
 }
 
 fn check(result: i32) -> io::Result<()> {
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    if result == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
 }

@@ -65,8 +65,12 @@ pub struct Message {
 
 /// A connected pair: (front's end, which learns the sender's pid; the other's end).
 pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
-    let (front, other) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let (front, other) = socketpair(
+        AddressFamily::UNIX,
+        SocketType::SEQPACKET,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
     set_socket_passcred(&front, true)?;
     Ok((front, other))
 }
@@ -89,7 +93,12 @@ pub fn send(
     if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
         return Err(io::ErrorKind::InvalidInput.into());
     }
-    let flags = SendFlags::NOSIGNAL | if wait { SendFlags::empty() } else { SendFlags::DONTWAIT };
+    let flags = SendFlags::NOSIGNAL
+        | if wait {
+            SendFlags::empty()
+        } else {
+            SendFlags::DONTWAIT
+        };
     let parts = [IoSlice::new(&fixed), IoSlice::new(text)];
     rustix::io::retry_on_intr(|| sendmsg(socket, &parts, &mut ancillary, flags))?;
     Ok(())
@@ -101,21 +110,34 @@ pub fn receive(socket: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Message>
     let mut fixed = [0; FIXED_BYTES];
     let mut text = Vec::new();
     // Peeking tells the length, so that short messages cost no large buffer.
-    let flags = if wait { RecvFlags::empty() } else { RecvFlags::DONTWAIT };
+    let flags = if wait {
+        RecvFlags::empty()
+    } else {
+        RecvFlags::DONTWAIT
+    };
     let mut probe = [0; FIXED_BYTES];
     let (_, len) = rustix::io::retry_on_intr(|| {
-        rustix::net::recv(socket, &mut probe[..], flags | RecvFlags::PEEK | RecvFlags::TRUNC)
+        rustix::net::recv(
+            socket,
+            &mut probe[..],
+            flags | RecvFlags::PEEK | RecvFlags::TRUNC,
+        )
     })?;
     if len > MESSAGE_BYTES_MAX {
         return Err(io::ErrorKind::InvalidData.into());
     }
     text.resize(len.saturating_sub(FIXED_BYTES), 0);
-    let mut space = [MaybeUninit::uninit();
-        rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut parts = [IoSliceMut::new(&mut fixed), IoSliceMut::new(&mut text)];
     let received = rustix::io::retry_on_intr(|| {
-        recvmsg(socket, &mut parts, &mut ancillary, flags | RecvFlags::CMSG_CLOEXEC)
+        recvmsg(
+            socket,
+            &mut parts,
+            &mut ancillary,
+            flags | RecvFlags::CMSG_CLOEXEC,
+        )
     })?;
     let (mut descriptors, mut pid) = (Vec::new(), None);
     for message in ancillary.drain() {
@@ -136,7 +158,14 @@ pub fn receive(socket: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Message>
         u64::from_ne_bytes(bytes)
     };
     let (a, b) = (number(1), number(9));
-    Ok(Some(Message { kind, a, b, text, descriptors, pid }))
+    Ok(Some(Message {
+        kind,
+        a,
+        b,
+        text,
+        descriptors,
+        pid,
+    }))
 }
 
 #[cfg(test)]
@@ -150,8 +179,18 @@ mod tests {
         let (front, other) = pair().expect("socketpair");
         let null = std::fs::File::open("/dev/null").expect("/dev/null");
         let descriptors = [null.as_fd(), null.as_fd()];
-        send(other.as_fd(), Kind::Failed, (7, 8), b"no such script", &descriptors, true).expect("sent");
-        let message = receive(front.as_fd(), false).expect("received").expect("not closed");
+        send(
+            other.as_fd(),
+            Kind::Failed,
+            (7, 8),
+            b"no such script",
+            &descriptors,
+            true,
+        )
+        .expect("sent");
+        let message = receive(front.as_fd(), false)
+            .expect("received")
+            .expect("not closed");
         assert_eq!((message.kind, message.a, message.b), (Kind::Failed, 7, 8));
         assert_eq!(message.text, b"no such script");
         assert_eq!(message.descriptors.len(), 2);
@@ -161,10 +200,19 @@ mod tests {
     #[test]
     fn garbage_and_ends_are_told_apart() {
         let (front, other) = pair().expect("socketpair");
-        let nothing = receive(front.as_fd(), false).map(|_| ()).map_err(|e| e.kind());
+        let nothing = receive(front.as_fd(), false)
+            .map(|_| ())
+            .map_err(|e| e.kind());
         assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
-        rustix::net::send(&other, b"\xffgarbage that is long enough", SendFlags::empty()).expect("sent");
-        let garbage = receive(front.as_fd(), false).map(|_| ()).map_err(|e| e.kind());
+        rustix::net::send(
+            &other,
+            b"\xffgarbage that is long enough",
+            SendFlags::empty(),
+        )
+        .expect("sent");
+        let garbage = receive(front.as_fd(), false)
+            .map(|_| ())
+            .map_err(|e| e.kind());
         assert_eq!(garbage, Err(io::ErrorKind::InvalidData));
         drop(other);
         assert!(receive(front.as_fd(), false).expect("an end").is_none());

@@ -23,7 +23,9 @@ pub struct IoFlags {
 
 impl IoFlags {
     pub fn create() -> io::Result<Self> {
-        Ok(Self { memory: Memory::create("baton-flags", PAGE_BYTES, Writers::FrontOnly)? })
+        Ok(Self {
+            memory: Memory::create("baton-flags", PAGE_BYTES, Writers::FrontOnly)?,
+        })
     }
 
     /// I/O thread `io` wants to be knocked up: it is about to sleep, or has more busy slots than
@@ -70,13 +72,20 @@ impl Segment {
         let up = Memory::create("baton-up", geometry.up_bytes(), Writers::Both)?;
         let header: &DownHeader = down.mapping().line(0);
         header.threads.store(geometry.threads, Ordering::Relaxed);
-        header.slots_per_thread.store(geometry.slots_per_thread, Ordering::Relaxed);
+        header
+            .slots_per_thread
+            .store(geometry.slots_per_thread, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         let doorbell = match event_loop {
             true => Some(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             false => None,
         };
-        Ok(Self { geometry, down, up, doorbell })
+        Ok(Self {
+            geometry,
+            down,
+            up,
+            doorbell,
+        })
     }
 
     pub fn geometry(&self) -> Geometry {
@@ -114,7 +123,10 @@ impl Segment {
     /// If `index` is not below the geometry's number of slots.
     pub fn slot(&self, index: u32) -> Slot<'_> {
         assert!(index < self.geometry.slots());
-        Slot { segment: self, index }
+        Slot {
+            segment: self,
+            index,
+        }
     }
 
     /// Wakes a thread, if it sleeps, after something was published for it.
@@ -199,8 +211,16 @@ impl Slot<'_> {
 
     /// How far the reply is, of which `consumed` bytes have been read.
     #[inline]
-    pub fn progress(&self, generation: Generation, consumed: u64) -> Result<Option<Progress>, Nonsense> {
-        ring::observe(&self.segment.up_slot(self.index).reply, generation, consumed)
+    pub fn progress(
+        &self,
+        generation: Generation,
+        consumed: u64,
+    ) -> Result<Option<Progress>, Nonsense> {
+        ring::observe(
+            &self.segment.up_slot(self.index).reply,
+            generation,
+            consumed,
+        )
     }
 
     /// Appends `len` bytes of the reply from `position` on to `out`. They must be unread bytes
@@ -237,7 +257,12 @@ impl Slot<'_> {
             iov_base: bytes.as_ptr().cast_mut().cast(),
             iov_len: bytes.len(),
         };
-        let mut parts = [in_slice(before), in_ring(first), in_ring(second), in_slice(after)];
+        let mut parts = [
+            in_slice(before),
+            in_ring(first),
+            in_ring(second),
+            in_slice(after),
+        ];
         // SAFETY: a msghdr of zeros is a valid, empty one.
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = parts.as_mut_ptr();
@@ -252,14 +277,17 @@ impl Slot<'_> {
     /// The app may write over everything before `consumed`; wakes it if it waits for room.
     pub fn consume(&self, consumed: u64) {
         ring::consume(&self.segment.down_slot(self.index).consumed, consumed);
-        self.segment.rouse(self.segment.geometry.thread_of(self.index));
+        self.segment
+            .rouse(self.segment.geometry.thread_of(self.index));
     }
 
     /// Nobody will read the reply of `generation`: the app may write it into the void.
     pub fn client_gone(&self, generation: Generation) {
         // Stored with a mark above the generation's 30 bits, so that 0 never means a generation.
         let down = self.segment.down_slot(self.index);
-        down.gone.store(crate::layout::GONE | generation.bits(), Ordering::Release);
-        self.segment.rouse(self.segment.geometry.thread_of(self.index));
+        down.gone
+            .store(crate::layout::GONE | generation.bits(), Ordering::Release);
+        self.segment
+            .rouse(self.segment.geometry.thread_of(self.index));
     }
 }

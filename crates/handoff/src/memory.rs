@@ -75,9 +75,14 @@ impl Mapping {
         };
         let flags = MapFlags::SHARED;
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing of ours.
-        let base = unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0)? };
+        let base =
+            unsafe { rustix::mm::mmap(std::ptr::null_mut(), len, protection, flags, file, 0)? };
         let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Self { base, len, _not_a_reference: PhantomData })
+        Ok(Self {
+            base,
+            len,
+            _not_a_reference: PhantomData,
+        })
     }
 
     /// The words at `offset`, which must be one of the layout's for this mapping.

@@ -73,7 +73,10 @@ struct Futex {
 
 impl Futex {
     fn new() -> Self {
-        Self { queue: Mutex::new(()), woken: Condvar::new() }
+        Self {
+            queue: Mutex::new(()),
+            woken: Condvar::new(),
+        }
     }
 
     fn wait(&self, word: &AtomicU32, expected: u32) {
@@ -97,7 +100,10 @@ struct EventFd {
 
 impl EventFd {
     fn new() -> Self {
-        Self { count: Mutex::new(0), rung: Condvar::new() }
+        Self {
+            count: Mutex::new(0),
+            rung: Condvar::new(),
+        }
     }
 
     fn write(&self) {
@@ -189,7 +195,8 @@ impl Slot {
     }
 
     fn is_over(&self, generation: Generation, consumed: u64) -> bool {
-        self.progress(generation, consumed).is_some_and(|progress| progress.end != End::Open)
+        self.progress(generation, consumed)
+            .is_some_and(|progress| progress.end != End::Open)
     }
 
     fn consume(&self, consumed: u64) {

@@ -58,7 +58,9 @@ pub fn encode<'h>(
 /// The length that a head claims, if it is a possible one.
 pub fn claimed_length(prefix: [u8; LENGTH_BYTES]) -> Option<usize> {
     let len = u32::from_ne_bytes(prefix) as usize;
-    (FIXED_BYTES..=REPLY_HEAD_BYTES_MAX).contains(&len).then_some(len)
+    (FIXED_BYTES..=REPLY_HEAD_BYTES_MAX)
+        .contains(&len)
+        .then_some(len)
 }
 
 /// A decoded head: every length in it has been checked.

@@ -113,11 +113,17 @@ impl<'c> Head<'c> {
         let header_count = u32_at(bytes, 4)?;
         let bytes = bytes.get(..total)?;
         let entries = Field::COUNT + 2 * header_count as usize;
-        (FIXED_BYTES + ENTRY_BYTES * entries <= total).then_some(Self { bytes, header_count })
+        (FIXED_BYTES + ENTRY_BYTES * entries <= total).then_some(Self {
+            bytes,
+            header_count,
+        })
     }
 
     pub fn received_ns(&self) -> i64 {
-        self.bytes.get(8..16).and_then(|b| b.try_into().ok()).map_or(0, i64::from_ne_bytes)
+        self.bytes
+            .get(8..16)
+            .and_then(|b| b.try_into().ok())
+            .map_or(0, i64::from_ne_bytes)
     }
 
     pub fn field(&self, field: Field) -> &'c [u8] {
@@ -126,7 +132,11 @@ impl<'c> Head<'c> {
 
     /// As [`Head::field`], by number. Empty past the last.
     pub fn field_at(&self, index: usize) -> &'c [u8] {
-        if index < Field::COUNT { self.string(index) } else { &[] }
+        if index < Field::COUNT {
+            self.string(index)
+        } else {
+            &[]
+        }
     }
 
     pub fn header_count(&self) -> u32 {
@@ -166,7 +176,13 @@ mod tests {
 
     fn encoded(received_ns: i64, headers: &[(&[u8], &[u8])]) -> Result<Vec<u8>, TooLarge> {
         let mut out = Vec::new();
-        encode(&mut out, received_ns, &fields(), headers.len(), headers.iter().copied())?;
+        encode(
+            &mut out,
+            received_ns,
+            &fields(),
+            headers.len(),
+            headers.iter().copied(),
+        )?;
         Ok(out)
     }
 

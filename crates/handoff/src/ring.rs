@@ -8,7 +8,7 @@
 //!  +--------------+------+------------------------------------------------+
 //!  |  generation  | end  |  bytes written since the request began         |
 //!  +--------------+------+------------------------------------------------+
-//!   low 16 bits     OPEN 0   FINISHED 1   ABANDONED 2
+//!   low 16 bits     OPEN 0   FINISHED 1   ABANDONED 2   COMPLETE 3
 //! ```
 //!
 //! The front's word is the count of bytes read. Both start at 0 with each request. Bytes lie at
@@ -34,10 +34,12 @@ pub const REPLY_BYTES_MAX: u64 = WRITTEN_MASK;
 pub enum End {
     /// More may come.
     Open,
-    /// The reply is complete.
+    /// The reply is complete, and the thread is through with the request.
     Finished,
     /// The app gave up: what was written is all there will be.
     Abandoned,
+    /// The reply is complete, but the thread still works on the request.
+    Complete,
 }
 
 /// What the app says of its reply; a copy, checked.
@@ -54,6 +56,7 @@ pub(crate) fn publish(word: &AtomicU64, generation: Generation, progress: Progre
         End::Open => 0,
         End::Finished => 1,
         End::Abandoned => 2,
+        End::Complete => 3,
     };
     let bits = u64::from(generation.bits() & 0xffff) << GENERATION_SHIFT
         | end << WRITTEN_BITS
@@ -82,6 +85,7 @@ pub(crate) fn observe(
         0 => End::Open,
         1 => End::Finished,
         2 => End::Abandoned,
+        3 => End::Complete,
         _ => return Err(Nonsense),
     };
     let written = bits & WRITTEN_MASK;
@@ -124,8 +128,11 @@ mod tests {
     fn what_is_published_is_observed() {
         let word = word_of(0);
         let generation = Generation::from_bits(0x12_3456);
-        for end in [End::Open, End::Finished, End::Abandoned] {
-            let progress = Progress { written: 200_000, end };
+        for end in [End::Open, End::Finished, End::Abandoned, End::Complete] {
+            let progress = Progress {
+                written: 200_000,
+                end,
+            };
             publish(&word, generation, progress);
             assert_eq!(observe(&word, generation, 10), Ok(Some(progress)));
             assert_eq!(observe(&word, generation.next(), 10), Ok(None));
@@ -137,9 +144,15 @@ mod tests {
         let generation = Generation::from_bits(7);
         let tagged = |low: u64| word_of(7 << GENERATION_SHIFT | low);
         let more_than_the_ring = RING_BYTES as u64 + 1;
-        assert_eq!(observe(&tagged(more_than_the_ring), generation, 0), Err(Nonsense));
+        assert_eq!(
+            observe(&tagged(more_than_the_ring), generation, 0),
+            Err(Nonsense)
+        );
         assert_eq!(observe(&tagged(5), generation, 6), Err(Nonsense));
-        assert_eq!(observe(&tagged(3 << WRITTEN_BITS), generation, 0), Err(Nonsense));
+        assert_eq!(
+            observe(&tagged(4 << WRITTEN_BITS), generation, 0),
+            Err(Nonsense)
+        );
         assert_eq!(observe(&tagged(WRITTEN_MASK), generation, 0), Err(Nonsense));
     }
 

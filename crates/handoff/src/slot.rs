@@ -62,7 +62,10 @@ impl Generation {
 /// Front: the request of `generation` lies in the cell; the app may take it.
 #[inline]
 pub(crate) fn offer(state: &AtomicU32, generation: Generation) {
-    state.store(generation.with(OFFERED), ordering!(Release, mutant = "offer_relaxed"));
+    state.store(
+        generation.with(OFFERED),
+        ordering!(Release, mutant = "offer_relaxed"),
+    );
 }
 
 /// App: is there something to take?

@@ -37,7 +37,7 @@ pub const IN_EVENT_LOOP: u32 = 2;
 /// Sleeper: about to sleep. Look for news once more after this, before sleeping.
 #[inline]
 pub fn announce(word: &AtomicU32, how: u32) {
-    word.store(how, Ordering::Relaxed);
+    mark(word, how);
     #[cfg(not(mutant = "announce_without_fence"))]
     fence(Ordering::SeqCst);
 }
@@ -65,7 +65,7 @@ pub(crate) fn park(
 /// Sleeper: not sleeping (any more).
 #[inline]
 pub fn retire(word: &AtomicU32) {
-    word.store(AWAKE, Ordering::Relaxed);
+    mark(word, AWAKE);
 }
 
 /// Publisher, after its news: how the sleeper is to be woken, or [`AWAKE`].
@@ -88,4 +88,18 @@ pub fn claim(word: &AtomicU32) -> u32 {
         #[cfg(not(mutant = "claim_leaves_mark"))]
         _ => word.swap(AWAKE, Ordering::Relaxed),
     }
+}
+
+#[cfg(not(loom))]
+#[inline]
+fn mark(word: &AtomicU32, how: u32) {
+    word.store(how, Ordering::Relaxed);
+}
+
+/// A swap whose result nobody looks at. Loom does not know that a store which comes after the
+/// value that a swap read also comes after the swap, and would let `look` return the swap's AWAKE
+/// when the mark has long been set again.
+#[cfg(loom)]
+fn mark(word: &AtomicU32, how: u32) {
+    word.swap(how, Ordering::Relaxed);
 }

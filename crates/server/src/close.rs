@@ -75,6 +75,8 @@ impl<S: Service> IoThread<S> {
         for id in self.io.conns.ids() {
             self.io.break_off(id, true);
         }
-        self.settle();
+        while !self.io.settled.is_empty() {
+            self.settle();
+        }
     }
 }

@@ -80,11 +80,11 @@ impl<S: Service> IoThread<S> {
         self.scratch = scratch;
     }
 
+    /// Not in a spare buffer: what a slow client leaves unfinished should take no more memory than it has sent.
+    #[cold]
     fn keep(&mut self, id: ConnId, rest: &[u8]) {
-        let mut input = self.io.take_buffer();
-        input.extend_from_slice(rest);
         if let Some(conn) = self.io.conns.get_mut(id) {
-            conn.input = input;
+            conn.input = rest.to_vec();
         }
     }
 

@@ -31,6 +31,10 @@ pub(crate) struct IoThread<S: Service> {
     pub(crate) accept_after_ms: u64,
     /// Another round of accept is due at once.
     pub(crate) accept_again: bool,
+    /// Requests handed to the service, ever.
+    pub(crate) asked_count: u64,
+    /// The service got a request behind its tick: it is to have another one.
+    tick_again: bool,
     mailboxes: Arc<[Mailbox<S::Message>]>,
     messages: Vec<S::Message>,
     fired: Vec<Entry>,
@@ -52,6 +56,8 @@ impl<S: Service> IoThread<S> {
             drain: None,
             accept_after_ms: 0,
             accept_again: true,
+            asked_count: 0,
+            tick_again: false,
             mailboxes,
             messages: Vec::new(),
             fired: Vec::new(),
@@ -103,7 +109,9 @@ impl<S: Service> IoThread<S> {
             self.settle();
             self.timers();
             self.service.tick(&mut self.io);
+            let asked_count = self.asked_count;
             self.settle();
+            self.tick_again = self.asked_count != asked_count;
         }
         Ok(())
     }
@@ -224,7 +232,10 @@ impl<S: Service> IoThread<S> {
     }
 
     fn work_waits(&self) -> bool {
-        self.accept_again || !self.io.again.is_empty() || !self.io.settled.is_empty()
+        self.accept_again
+            || self.tick_again
+            || !self.io.again.is_empty()
+            || !self.io.settled.is_empty()
     }
 
     /// None: for ever.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use crate::http1::{RequestHead, Version};
 use crate::io::Io;
 
-/// Names a connection of one I/O thread. A name is not used again for a later connection.
+/// Names a connection of one I/O thread, not one of its requests: reply once, and not after [`Push::Done`] for the last
+/// piece. A late name is harmless: it is not used again for another connection before 2^30 have come and gone in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ConnId {
     pub(crate) index: u32,
-    /// 1 ..= GENERATION_MAX; odd or even has no meaning.
+    /// From 1, at most 30 bits.
     pub(crate) generation: u32,
 }
 

@@ -117,3 +117,48 @@ impl Slab {
         self.slots.iter().enumerate().filter_map(named).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+    use crate::service::{Local, LocalAddress, Peer};
+
+    fn conn() -> Conn {
+        let socket = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let address = LocalAddress::Tcp(([127, 0, 0, 1], 80).into());
+        Conn::new(
+            socket,
+            Peer::Unix,
+            Local {
+                listener: 0,
+                address,
+            },
+            false,
+            SystemClock.read(),
+        )
+    }
+
+    #[test]
+    fn late_names_find_nothing() {
+        let mut slab = Slab::default();
+        let first = slab.insert(conn());
+        assert!(slab.get(first).is_some() && slab.remove(first).is_some());
+        let expected = slab.next_id();
+        let second = slab.insert(conn());
+        assert_eq!((second, second.index), (expected, first.index));
+        assert!(
+            slab.get(first).is_none()
+                && slab.get_mut(first).is_none()
+                && slab.remove(first).is_none()
+        );
+        assert_eq!((slab.len(), slab.ids()), (1, vec![second]));
+        assert_eq!(ConnId::from_bits(second.to_bits()), second);
+    }
+
+    /// 10,000 idle connections are to fit in a few megabytes.
+    #[test]
+    fn a_connection_is_small() {
+        assert!(size_of::<Slot>() <= 512, "{}", size_of::<Slot>());
+    }
+}

@@ -24,8 +24,14 @@ impl Io {
         let Some(found) = self.conns.get(conn) else {
             return Push::Closed;
         };
-        if found.phase != Phase::Replying {
-            return Push::Closed;
+        match found.phase {
+            Phase::Replying => {}
+            // Without a head. Nobody would ever end this exchange.
+            Phase::Asked => {
+                self.break_off(conn, false);
+                return Push::Closed;
+            }
+            _ => return Push::Closed,
         }
         let flow = if found.blocked {
             Flow::Full

@@ -6,6 +6,7 @@
  *   request.c    fills PHP's request_info, keeps the folder right, keeps a finished request readable
  *   sapi.c       the module table: output, headers, body, log
  *   variables.c  $_SERVER, getenv(), getallheaders()
+ *   filter.c     ext/filter's copy of $_SERVER
  *   functions.c  functions that scripts may call
  *   opcache.c    an opcache_reset() that does not pull the memory from under others
  *   timeouts.c   signals: PHP's timers, the front's deadline
@@ -63,12 +64,20 @@ void baton_php_hook(const char *name, zif_handler handler, zif_handler *original
 
 /* variables.c */
 void baton_php_intern_names(void);
-void baton_php_hook_filter(void);
-void baton_php_feed_filter(void);
 void baton_php_register_variables(zval *server);
 char *baton_php_getenv(const char *name, size_t name_len);
 char *baton_php_read_cookies(void);
 void baton_php_request_headers(zval *array);
+
+typedef void (*baton_php_put_variable)(zval *server, zend_string *name, baton_str value);
+void baton_php_put(zval *server, zend_string *name, baton_str value);
+void baton_php_each_variable(zval *server, baton_php_put_variable put);
+
+/* filter.c */
+bool baton_php_filter_begin(void);
+void baton_php_put_filtered(zval *server, zend_string *name, baton_str value);
+void baton_php_feed_filter(void);
+void baton_php_hook_filter(void);
 
 /* opcache.c */
 void baton_php_hook_opcache(void);

@@ -22,7 +22,7 @@ static PHP_FUNCTION(fastcgi_finish_request)
 {
     ZEND_PARSE_PARAMETERS_NONE();
 
-    if (!baton_php.request || baton_php.disowned) {
+    if (!baton_php.request || baton_php.finished || baton_php.disowned) {
         RETURN_FALSE;
     }
     php_output_end_all();

@@ -128,58 +128,13 @@ int baton_php_open_script(zend_file_handle *file)
     return 404;
 }
 
-/* ---- going on without the request ------------------------------------- */
+/* ---- going on without the client --------------------------------------- */
 
-/* Reading php://input once keeps the body where PHP looks for it first. */
-static void keep_body(void)
-{
-    char buffer[8192];
-    php_stream *input;
-
-    if (SG(post_read) || SG(read_post_bytes) >= SG(request_info).content_length) {
-        return;
-    }
-    input = php_stream_open_wrapper("php://input", "rb", 0, NULL);
-    if (input) {
-        while (php_stream_read(input, buffer, sizeof(buffer)) > 0) {
-        }
-        php_stream_close(input);
-    }
-}
-
-static char *kept(const char *text)
-{
-    return text ? estrdup(text) : NULL;
-}
-
-/* fastcgi_finish_request(): the reply is complete, but the script works on and may still ask what the request was. */
+/* fastcgi_finish_request(): the client has its reply; the script works on, and may still ask what the request was. */
 void baton_php_request_detach(void)
 {
-    baton_request *request = baton_php.request;
-    zval headers;
-
-    if (!request) {
-        return;
-    }
-    zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
-    zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_ENV));
-    baton_php_feed_filter();
-    if (Z_ISUNDEF(baton_php.headers)) {
-        array_init(&headers);
-        baton_php_request_headers(&headers);
-        ZVAL_COPY_VALUE(&baton_php.headers, &headers);
-    }
-    keep_body();
-    SG(request_info).request_method = kept(SG(request_info).request_method);
-    SG(request_info).query_string = kept(SG(request_info).query_string);
-    SG(request_info).request_uri = kept(SG(request_info).request_uri);
-    SG(request_info).path_translated = kept(SG(request_info).path_translated);
-    SG(request_info).content_type = kept(SG(request_info).content_type);
-    SG(request_info).cookie_data = kept(SG(request_info).cookie_data);
-
     baton_php.finished = true;
-    baton_php.request = NULL;
-    baton_reply_finish(request);
+    baton_reply_complete(baton_php.request);
 }
 
 /* ---- the end ---------------------------------------------------------- */

@@ -23,13 +23,13 @@ static size_t write_body(const char *bytes, size_t len)
 {
     if (!baton_php.request) {
         if (!SG(server_context)) {
-            /* PHP speaks while it starts. What a script says after its reply was finished is for nobody. */
+            /* PHP speaks while it starts. */
             zend_quiet_write(STDERR_FILENO, bytes, len);
         }
         return len;
     }
-    if (baton_php.disowned) {
-        return len;
+    if (baton_php.finished || baton_php.disowned) {
+        return len; /* for nobody */
     }
     if (baton_reply_write(baton_php.request, bytes, len) != 0) {
         php_handle_aborted_connection(); /* does not return, unless ignore_user_abort */
@@ -42,7 +42,7 @@ static size_t write_body(const char *bytes, size_t len)
 static void flush_body(void *context)
 {
     (void)context;
-    if (baton_php.request && baton_php.reply_started && !baton_php.disowned && baton_reply_flush(baton_php.request) != 0) {
+    if (baton_php.request && baton_php.reply_started && !baton_php.finished && !baton_php.disowned && baton_reply_flush(baton_php.request) != 0) {
         php_handle_aborted_connection();
     }
 }

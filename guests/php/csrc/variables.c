@@ -6,7 +6,6 @@
  */
 #include "baton_php.h"
 
-#include "php_ini.h"
 #include "php_variables.h"
 
 #define SERVER_SOFTWARE "Baton/" BATON_VERSION
@@ -261,9 +260,7 @@ void baton_php_intern_names(void)
     }
 }
 
-typedef void (*put_variable)(zval *server, zend_string *name, baton_str value);
-
-static void put(zval *server, zend_string *name, baton_str value)
+void baton_php_put(zval *server, zend_string *name, baton_str value)
 {
     zval copy;
 
@@ -271,7 +268,7 @@ static void put(zval *server, zend_string *name, baton_str value)
     zend_hash_update(Z_ARRVAL_P(server), name, &copy);
 }
 
-static void each_variable(zval *server, put_variable put_one)
+void baton_php_each_variable(zval *server, baton_php_put_variable put)
 {
     header_list list;
     scratch room;
@@ -286,7 +283,7 @@ static void each_variable(zval *server, put_variable put_one)
             continue;
         }
         key = zend_string_init_existing_interned(name, name_len, 0);
-        put_one(server, key, whole_value(&list, i, &room));
+        put(server, key, whole_value(&list, i, &room));
         zend_string_release(key);
         release(&room);
     }
@@ -294,70 +291,19 @@ static void each_variable(zval *server, put_variable put_one)
 
     for (size_t i = 0; i < VARIABLES; i++) {
         if (value_of(variables[i].field, &value, &room)) {
-            put_one(server, names[i], value);
+            put(server, names[i], value);
             release(&room);
         }
     }
 }
 
-/* ext/filter keeps copies of all variables for filter_input(). For $_SERVER that would double the cost of every request, so it gets
- * them when it is first asked. (For $_GET and the like PHP sees to it by itself.) */
-static zif_handler php_filter[3];
-static bool filter_has_server;
-
-static void put_filtered(zval *server, zend_string *name, baton_str value)
-{
-    char *text = estrndup(value.ptr, value.len);
-    size_t len = value.len;
-
-    /* Registers the variable by itself, unless it is the filter of a PHP without ext/filter. */
-    if (sapi_module.input_filter(PARSE_SERVER, ZSTR_VAL(name), &text, value.len, &len)) {
-        put(server, name, (baton_str){text, len});
-    }
-    efree(text);
-}
-
-void baton_php_feed_filter(void)
-{
-    if (!filter_has_server && baton_php.request && Z_TYPE(PG(http_globals)[TRACK_VARS_SERVER]) == IS_ARRAY) {
-        filter_has_server = true;
-        each_variable(&PG(http_globals)[TRACK_VARS_SERVER], put_filtered);
-    }
-}
-
-#define FEEDING(number) \
-    static ZEND_NAMED_FUNCTION(feeding_##number)                                                                                      \
-    {                                                                                                                                 \
-        zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));                                                                  \
-        baton_php_feed_filter();                                                                                                              \
-        php_filter[number](INTERNAL_FUNCTION_PARAM_PASSTHRU);                                                                         \
-    }
-FEEDING(0)
-FEEDING(1)
-FEEDING(2)
-
-void baton_php_hook_filter(void)
-{
-    static const char *const asking[] = {"filter_input", "filter_input_array", "filter_has_var"};
-    static const zif_handler feeding[] = {feeding_0, feeding_1, feeding_2};
-
-    for (size_t i = 0; i < sizeof(asking) / sizeof(*asking); i++) {
-        baton_php_hook(asking[i], feeding[i], &php_filter[i]);
-    }
-}
-
 void baton_php_register_variables(zval *server)
 {
-    const char *default_filter;
-
-    if (!baton_php.request) {
-        return;
+    if (baton_php.request) {
+        zend_hash_extend(Z_ARRVAL_P(server), SERVER_SIZE, 0);
+        php_import_environment_variables(server);
+        baton_php_each_variable(server, baton_php_filter_begin() ? baton_php_put_filtered : baton_php_put);
     }
-    zend_hash_extend(Z_ARRVAL_P(server), SERVER_SIZE, 0);
-    php_import_environment_variables(server);
-    default_filter = INI_STR("filter.default");
-    filter_has_server = default_filter && strcmp(default_filter, "unsafe_raw") != 0;
-    each_variable(server, filter_has_server ? put_filtered : put);
 }
 
 /* ---- getenv(), cookies, getallheaders() ------------------------------- */
@@ -390,11 +336,6 @@ char *baton_php_getenv(const char *name, size_t name_len)
     scratch room;
     baton_str value;
 
-    if (baton_php.finished) {
-        zval *server = &PG(http_globals)[TRACK_VARS_SERVER];
-        zval *kept = Z_TYPE_P(server) == IS_ARRAY ? zend_hash_str_find(Z_ARRVAL_P(server), name, name_len) : NULL;
-        return kept && Z_TYPE_P(kept) == IS_STRING ? Z_STRVAL_P(kept) : NULL;
-    }
     if (!baton_php.request) {
         return NULL;
     }

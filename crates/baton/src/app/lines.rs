@@ -23,7 +23,10 @@ pub enum Pipe {
 impl Lines {
     /// `pipe` does not block.
     pub fn new(pipe: OwnedFd) -> Self {
-        Self { pipe, partial: Vec::new() }
+        Self {
+            pipe,
+            partial: Vec::new(),
+        }
     }
 
     pub fn pipe(&self) -> BorrowedFd<'_> {
@@ -54,7 +57,8 @@ impl Lines {
     fn take(&mut self, bytes: &[u8], line: &mut impl FnMut(&str)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             let room = LINE_BYTES_MAX.saturating_sub(self.partial.len());
-            self.partial.extend_from_slice(&piece[..piece.len().min(room)]);
+            self.partial
+                .extend_from_slice(&piece[..piece.len().min(room)]);
             if piece.ends_with(b"\n") || self.partial.len() >= LINE_BYTES_MAX {
                 self.end_line(line);
             }

@@ -52,7 +52,9 @@ impl App {
     /// The app's threads and queue. Held for a decision, never across a system call.
     pub fn dispatcher(&self) -> MutexGuard<'_, Dispatcher<Place, Pending>> {
         // A panic while it was held leaves a consistent dispatcher: decisions do not unwind half-way.
-        self.dispatcher.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.dispatcher
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// To be called once, before there are app processes.

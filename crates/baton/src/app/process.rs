@@ -107,9 +107,21 @@ impl Process {
     }
 
     /// Passes the descriptor of a spooled body on, before its request is offered.
-    pub fn send_body(&self, slot: u32, generation: Generation, file: BorrowedFd<'_>) -> io::Result<()> {
+    pub fn send_body(
+        &self,
+        slot: u32,
+        generation: Generation,
+        file: BorrowedFd<'_>,
+    ) -> io::Result<()> {
         let numbers = (u64::from(slot), u64::from(generation.bits()));
-        control::send(self.control.as_fd(), Kind::Body, numbers, &[], &[file], false)
+        control::send(
+            self.control.as_fd(),
+            Kind::Body,
+            numbers,
+            &[],
+            &[file],
+            false,
+        )
     }
 
     pub fn signal(&self, signal: Signal) {

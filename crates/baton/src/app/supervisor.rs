@@ -4,8 +4,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use baton_dispatch::{Backoff, Released, ThreadId};
@@ -51,7 +51,10 @@ impl SupervisorHandle {
 
     /// Waits until the app is loaded for the first time, or cannot be.
     pub fn await_first_start(&self) -> Result<(), String> {
-        let first_started = self.first_started.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let first_started = self
+            .first_started
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
         // A closed channel: it was told already, or the supervisor is stopping.
         first_started.recv().unwrap_or(Ok(()))
     }
@@ -66,8 +69,13 @@ impl SupervisorHandle {
 
 enum ZygoteState {
     /// To be started, not before this.
-    Wanted { not_before_ms: u64 },
-    Loading { zygote: Zygote, since_ms: u64 },
+    Wanted {
+        not_before_ms: u64,
+    },
+    Loading {
+        zygote: Zygote,
+        since_ms: u64,
+    },
     Ready(Zygote),
 }
 
@@ -177,11 +185,18 @@ impl Supervisor {
             let next_ms = self.advance();
             let timeout = next_ms.map(|at_ms| {
                 let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms()).max(1));
-                rustix::event::Timespec { tv_sec: wait.as_secs() as i64, tv_nsec: wait.subsec_nanos().into() }
+                rustix::event::Timespec {
+                    tv_sec: wait.as_secs() as i64,
+                    tv_nsec: wait.subsec_nanos().into(),
+                }
             });
             events.clear();
             // EINTR is one more look.
-            let _ = epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
+            let _ = epoll::wait(
+                &self.epoll,
+                rustix::buffer::spare_capacity(&mut events),
+                timeout.as_ref(),
+            );
             for event in events.drain(..) {
                 self.handle(Token::from_data(event.data));
             }
@@ -193,7 +208,12 @@ impl Supervisor {
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: Token) -> std::io::Result<()> {
-        Ok(epoll::add(&self.epoll, fd, token.to_data(), epoll::EventFlags::IN)?)
+        Ok(epoll::add(
+            &self.epoll,
+            fd,
+            token.to_data(),
+            epoll::EventFlags::IN,
+        )?)
     }
 
     fn handle(&mut self, token: Token) {
@@ -210,7 +230,8 @@ impl Supervisor {
     fn advance(&mut self) -> Option<u64> {
         let now_ms = self.now_ms();
         let mut next_ms = self.advance_stop(now_ms);
-        let mut sooner = |at_ms: u64| next_ms = Some(next_ms.map_or(at_ms, |next: u64| next.min(at_ms)));
+        let mut sooner =
+            |at_ms: u64| next_ms = Some(next_ms.map_or(at_ms, |next: u64| next.min(at_ms)));
         if let ZygoteState::Wanted { not_before_ms } = self.zygote
             && self.stopping.is_none()
         {
@@ -226,21 +247,33 @@ impl Supervisor {
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
             ZygoteState::Loading { since_ms, .. } => sooner(since_ms + START_MS_MAX),
-            ZygoteState::Ready(_) if self.missing() > 0 => match now_ms >= self.fork_not_before_ms {
-                true => self.fork_missing(now_ms),
-                false => sooner(self.fork_not_before_ms),
-            },
+            ZygoteState::Ready(_) if self.missing() > 0 => {
+                match now_ms >= self.fork_not_before_ms {
+                    true => self.fork_missing(now_ms),
+                    false => sooner(self.fork_not_before_ms),
+                }
+            }
             _ => {}
         }
         if let ZygoteState::Wanted { not_before_ms } = self.zygote {
             sooner(not_before_ms);
         }
         let overdue = |(_, since_ms): &&(Nascent, u64)| now_ms >= *since_ms + START_MS_MAX;
-        let late: Vec<_> = self.nascent.values().filter(overdue).map(|(nascent, _)| nascent.number).collect();
+        let late: Vec<_> = self
+            .nascent
+            .values()
+            .filter(overdue)
+            .map(|(nascent, _)| nascent.number)
+            .collect();
         for number in late {
             self.nascent_failed(number, "it did not start within 30 s");
         }
-        if let Some(first_ms) = self.nascent.values().map(|(_, since_ms)| since_ms + START_MS_MAX).min() {
+        if let Some(first_ms) = self
+            .nascent
+            .values()
+            .map(|(_, since_ms)| since_ms + START_MS_MAX)
+            .min()
+        {
             sooner(first_ms);
         }
         next_ms
@@ -254,7 +287,10 @@ impl Supervisor {
                 let watched = self
                     .watch(zygote.control.as_fd(), Token::ZygoteControl)
                     .and_then(|()| self.watch(zygote.stderr.pipe(), Token::ZygoteStderr));
-                self.zygote = ZygoteState::Loading { zygote, since_ms: now_ms };
+                self.zygote = ZygoteState::Loading {
+                    zygote,
+                    since_ms: now_ms,
+                };
                 if let Err(error) = watched {
                     self.zygote_failed(&format!("cannot be watched: {error}"));
                 }
@@ -264,7 +300,10 @@ impl Supervisor {
     }
 
     fn hear_zygote(&mut self) {
-        let (ZygoteState::Loading { zygote, .. } | ZygoteState::Ready(zygote)) = &self.zygote else { return };
+        let (ZygoteState::Loading { zygote, .. } | ZygoteState::Ready(zygote)) = &self.zygote
+        else {
+            return;
+        };
         match control::receive(zygote.control.as_fd(), false) {
             Ok(Some(message)) => match message.kind {
                 Kind::Ready => self.zygote_ready(),
@@ -276,7 +315,10 @@ impl Supervisor {
             },
             Ok(None) => self.zygote_ended(),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => tracing::warn!(app = self.app.project.name, "the zygote talks nonsense: {error}"),
+            Err(error) => tracing::warn!(
+                app = self.app.project.name,
+                "the zygote talks nonsense: {error}"
+            ),
         }
     }
 
@@ -308,10 +350,15 @@ impl Supervisor {
             }
             ZygoteState::Ready(zygote) => {
                 let pid = zygote.pid;
-                tracing::warn!(app = self.app.project.name, "the zygote has ended; starting another");
+                tracing::warn!(
+                    app = self.app.project.name,
+                    "the zygote has ended; starting another"
+                );
                 let _ = rustix::process::kill_process(pid, Signal::KILL);
                 self.zygote_backoff.succeeded();
-                self.zygote = ZygoteState::Wanted { not_before_ms: self.now_ms() };
+                self.zygote = ZygoteState::Wanted {
+                    not_before_ms: self.now_ms(),
+                };
                 self.abandon_nascent();
             }
             ZygoteState::Wanted { .. } => {}
@@ -321,7 +368,9 @@ impl Supervisor {
     fn zygote_failed(&mut self, reason: &str) {
         let now_ms = self.now_ms();
         let retry_ms = self.zygote_backoff.failed(now_ms);
-        self.zygote = ZygoteState::Wanted { not_before_ms: retry_ms };
+        self.zygote = ZygoteState::Wanted {
+            not_before_ms: retry_ms,
+        };
         self.abandon_nascent();
         if let Some(first_start) = self.first_start.take() {
             // The front gives up, and says why.
@@ -329,7 +378,11 @@ impl Supervisor {
             return;
         }
         let again_ms = retry_ms - now_ms;
-        tracing::error!(app = self.app.project.name, again_ms, "the app cannot start: {reason}");
+        tracing::error!(
+            app = self.app.project.name,
+            again_ms,
+            "the app cannot start: {reason}"
+        );
         if self.members.is_empty() {
             self.app.set_down(true);
             self.post_all(|| Message::AppDown);
@@ -337,9 +390,14 @@ impl Supervisor {
     }
 
     fn read_zygote_stderr(&mut self) {
-        let (ZygoteState::Loading { zygote, .. } | ZygoteState::Ready(zygote)) = &mut self.zygote else { return };
+        let (ZygoteState::Loading { zygote, .. } | ZygoteState::Ready(zygote)) = &mut self.zygote
+        else {
+            return;
+        };
         let (app, pid) = (&self.app.project.name, zygote.pid.as_raw_nonzero().get());
-        let pipe = zygote.stderr.read(|line| tracing::warn!(app, pid, "{line}"));
+        let pipe = zygote
+            .stderr
+            .read(|line| tracing::warn!(app, pid, "{line}"));
         if pipe == Pipe::Closed {
             let _ = epoll::delete(&self.epoll, zygote.stderr.pipe());
         }
@@ -356,8 +414,12 @@ impl Supervisor {
     }
 
     fn fork_missing(&mut self, now_ms: u64) {
-        let ZygoteState::Ready(zygote) = &self.zygote else { return };
-        let count = self.missing().min(NASCENT_MAX - self.nascent.len().min(NASCENT_MAX));
+        let ZygoteState::Ready(zygote) = &self.zygote else {
+            return;
+        };
+        let count = self
+            .missing()
+            .min(NASCENT_MAX - self.nascent.len().min(NASCENT_MAX));
         for _ in 0..count {
             let number = self.next_number;
             self.next_number += 1;
@@ -365,7 +427,10 @@ impl Supervisor {
                 Ok(nascent) => nascent,
                 Err(error) => {
                     self.fork_not_before_ms = self.process_backoff.failed(now_ms);
-                    tracing::error!(app = self.app.project.name, "cannot start a process: {error}");
+                    tracing::error!(
+                        app = self.app.project.name,
+                        "cannot start a process: {error}"
+                    );
                     return;
                 }
             };
@@ -388,7 +453,10 @@ impl Supervisor {
     fn nascent_failed(&mut self, number: u64, reason: &str) {
         if self.nascent.remove(&number).is_some() {
             self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
-            tracing::error!(app = self.app.project.name, "a process could not start: {reason}");
+            tracing::error!(
+                app = self.app.project.name,
+                "a process could not start: {reason}"
+            );
         }
     }
 
@@ -417,16 +485,36 @@ impl Supervisor {
             Ok(pidfd) => pidfd,
             Err(error) => return self.nascent_failed(number, &format!("pid {pid:?}: {error}")),
         };
-        let Some((nascent, _)) = self.nascent.remove(&number) else { return };
-        let Nascent { segment, control, stderr, knockers, .. } = nascent;
+        let Some((nascent, _)) = self.nascent.remove(&number) else {
+            return;
+        };
+        let Nascent {
+            segment,
+            control,
+            stderr,
+            knockers,
+            ..
+        } = nascent;
         let process = Arc::new(Process::new(number, pid, pidfd, segment, control, knockers));
         // Before the first offer: whoever offers hears the knocks.
         self.post_all(|| Message::ProcessUp(process.clone()));
         let threads = (0..process.segment().geometry().slots())
-            .map(|slot| self.add_thread(Place { process: process.clone(), slot }))
+            .map(|slot| {
+                self.add_thread(Place {
+                    process: process.clone(),
+                    slot,
+                })
+            })
             .collect();
         self.by_pid.insert(pid, number);
-        self.members.insert(number, Member { process, threads, stderr });
+        self.members.insert(
+            number,
+            Member {
+                process,
+                threads,
+                stderr,
+            },
+        );
         self.process_backoff.succeeded();
     }
 
@@ -446,7 +534,11 @@ impl Supervisor {
         let app = &self.app.project.name;
         let (lines, pid, request) = if let Some(member) = self.members.get_mut(&number) {
             let process = &member.process;
-            (&mut member.stderr, process.pid.as_raw_nonzero().get(), process.last_request())
+            (
+                &mut member.stderr,
+                process.pid.as_raw_nonzero().get(),
+                process.last_request(),
+            )
         } else if let Some((nascent, _)) = self.nascent.get_mut(&number) {
             (&mut nascent.stderr, 0, 0)
         } else {
@@ -470,7 +562,9 @@ impl Supervisor {
 
     fn process_gone(&mut self, number: u64, status: WaitStatus) {
         self.read_stderr(number);
-        let Some(member) = self.members.remove(&number) else { return };
+        let Some(member) = self.members.remove(&number) else {
+            return;
+        };
         member.process.mark_dead();
         let mut dispatcher = self.app.dispatcher();
         for thread in &member.threads {
@@ -482,7 +576,12 @@ impl Supervisor {
             return;
         }
         let pid = member.process.pid.as_raw_nonzero().get();
-        tracing::warn!(app = self.app.project.name, pid, "a process has ended: {}", how_it_ended(status));
+        tracing::warn!(
+            app = self.app.project.name,
+            pid,
+            "a process has ended: {}",
+            how_it_ended(status)
+        );
         if !member.process.was_offered() {
             self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
         }
@@ -508,7 +607,10 @@ impl Supervisor {
 
     fn stop(&mut self, grace: Duration, done: Sender<()>) {
         let kill_at_ms = self.now_ms() + grace.as_millis() as u64;
-        let stopping = self.stopping.get_or_insert(Stopping { kill_at_ms, done: Vec::new() });
+        let stopping = self.stopping.get_or_insert(Stopping {
+            kill_at_ms,
+            done: Vec::new(),
+        });
         stopping.done.push(done);
         stopping.kill_at_ms = stopping.kill_at_ms.min(kill_at_ms);
         if let ZygoteState::Ready(zygote) | ZygoteState::Loading { zygote, .. } = &self.zygote {

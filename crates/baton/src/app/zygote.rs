@@ -1,5 +1,6 @@
 //! The zygote of an app, from outside: spawning it and telling it to fork.
 
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -34,6 +35,8 @@ impl Zygote {
         let (control, other) = control::pair().map_err(failed)?;
         let (reader, writer) = stderr_pipe().map_err(failed)?;
         let child = Command::new(&program)
+            .env_clear()
+            .envs(environment_of(app))
             .current_dir(&app.project.root)
             .stdin(Stdio::from(other))
             .stdout(Stdio::from(writer.try_clone().map_err(failed)?))
@@ -42,10 +45,22 @@ impl Zygote {
             .spawn()
             .map_err(failed)?;
         let settings = settings_of(app);
-        control::send(control.as_fd(), Kind::Settings, (0, 0), &settings, &[], true).map_err(failed)?;
+        control::send(
+            control.as_fd(),
+            Kind::Settings,
+            (0, 0),
+            &settings,
+            &[],
+            true,
+        )
+        .map_err(failed)?;
         // The supervisor reaps it with all other children; `child` is only a number here.
         let pid = Pid::from_child(&child);
-        Ok(Self { pid, control, stderr: Lines::new(reader) })
+        Ok(Self {
+            pid,
+            control,
+            stderr: Lines::new(reader),
+        })
     }
 
     /// Asks for an app process. It says hello on its own control socket.
@@ -67,8 +82,21 @@ impl Zygote {
         descriptors.extend(segment.doorbell());
         descriptors.extend(knockers.iter().map(AsFd::as_fd));
         let with_doorbell = u64::from(segment.doorbell().is_some());
-        control::send(self.control.as_fd(), Kind::Fork, (number, with_doorbell), &[], &descriptors, false)?;
-        Ok(Nascent { number, segment, control, stderr: Lines::new(reader), knockers })
+        control::send(
+            self.control.as_fd(),
+            Kind::Fork,
+            (number, with_doorbell),
+            &[],
+            &descriptors,
+            false,
+        )?;
+        Ok(Nascent {
+            number,
+            segment,
+            control,
+            stderr: Lines::new(reader),
+            knockers,
+        })
     }
 
     pub fn stop(&self) {
@@ -95,13 +123,53 @@ fn stderr_pipe() -> io::Result<(OwnedFd, OwnedFd)> {
 
 /// Beside this program (a build), or in `../lib/baton` (an installation).
 fn find_guest() -> Result<PathBuf, String> {
-    let this = std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
+    let this =
+        std::env::current_exe().map_err(|error| format!("cannot find this program: {error}"))?;
     let folder = this.parent().unwrap_or(Path::new("/"));
     let beside = folder.join(GUEST);
     let installed = folder.join("../lib/baton").join(GUEST);
-    [beside, installed].into_iter().find(|path| path.is_file()).ok_or_else(|| {
-        format!("{GUEST} is neither in {0} nor in {0}/../lib/baton; run `make build`", folder.display())
-    })
+    [beside, installed]
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| {
+            format!(
+                "{GUEST} is neither in {0} nor in {0}/../lib/baton; run `make build`",
+                folder.display()
+            )
+        })
+}
+
+/// What the front was started with is not the application's business, but for these.
+const ENVIRONMENT_KEPT: [&str; 8] = [
+    "PATH",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "PHPRC",
+    "PHP_INI_SCAN_DIR",
+    "RUST_BACKTRACE",
+];
+
+fn environment_of(app: &App) -> Vec<(OsString, OsString)> {
+    let kept = ENVIRONMENT_KEPT.iter().chain(match app.account {
+        Some(_) => [].iter(),
+        None => ["HOME", "USER"].iter(),
+    });
+    let mut environment: Vec<(OsString, OsString)> = kept
+        .filter_map(|name| Some((name.into(), std::env::var_os(name)?)))
+        .collect();
+    if let Some(account) = &app.account {
+        environment.push(("HOME".into(), account.home.clone().into()));
+        environment.push(("USER".into(), account.name.clone().into()));
+    }
+    let given = app
+        .options
+        .env
+        .iter()
+        .filter_map(|pair| pair.split_once('='));
+    environment.extend(given.map(|(name, value)| (name.into(), value.into())));
+    environment
 }
 
 fn settings_of(app: &App) -> Vec<u8> {
@@ -115,7 +183,11 @@ fn settings_of(app: &App) -> Vec<u8> {
         settings::append(&mut wire, "ini_file", file.as_os_str().as_bytes());
     }
     settings::append(&mut wire, "ini", app.options.ini.join("\n").as_bytes());
-    settings::append(&mut wire, "ini_admin", app.options.ini_admin.join("\n").as_bytes());
+    settings::append(
+        &mut wire,
+        "ini_admin",
+        app.options.ini_admin.join("\n").as_bytes(),
+    );
     if let Some(account) = &app.account {
         settings::append(&mut wire, "user", account.name.as_bytes());
         settings::append(&mut wire, "uid", account.uid.to_string().as_bytes());

@@ -23,6 +23,7 @@ pub struct FieldWriter {
     remote: Formatted,
     server: Formatted,
     filename: Vec<u8>,
+    target: Vec<u8>,
     id: Vec<u8>,
 }
 
@@ -74,7 +75,8 @@ impl FieldWriter {
         });
         let root = script.root.as_os_str().as_bytes();
         self.filename.clear();
-        self.filename.extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
+        self.filename
+            .extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
         self.filename.extend_from_slice(script.name.as_bytes());
         self.id.clear();
         let _ = write!(self.id, "{id:016x}");
@@ -89,16 +91,32 @@ impl FieldWriter {
             "" => &self.server.ip,
             host => host.as_bytes(),
         };
+        // An absolute target has told its host; the application gets the rest, as always.
+        let target = match head.target.as_bytes() {
+            origin @ [b'/' | b'*', ..] => origin,
+            _ => {
+                self.target.clear();
+                self.target.extend_from_slice(head.path.as_bytes());
+                if let Some(query) = head.query {
+                    self.target.push(b'?');
+                    self.target.extend_from_slice(query.as_bytes());
+                }
+                &self.target
+            }
+        };
         let mut fields: [&[u8]; Field::COUNT] = [b""; Field::COUNT];
         let mut set = |field: Field, value| fields[field as usize] = value;
         set(Field::Method, head.method.as_bytes());
-        set(Field::Target, head.target.as_bytes());
+        set(Field::Target, target);
         set(Field::Path, path.as_str().as_bytes());
         set(Field::Query, head.query.unwrap_or_default().as_bytes());
-        set(Field::Protocol, match head.version {
-            Version::Http10 => b"HTTP/1.0",
-            Version::Http11 => b"HTTP/1.1",
-        });
+        set(
+            Field::Protocol,
+            match head.version {
+                Version::Http10 => b"HTTP/1.0",
+                Version::Http11 => b"HTTP/1.1",
+            },
+        );
         set(Field::Scheme, b"http");
         set(Field::Host, host);
         set(Field::ServerAddr, &self.server.ip);
@@ -110,7 +128,10 @@ impl FieldWriter {
         set(Field::ScriptFilename, &self.filename);
         set(Field::PathInfo, script.path_info.as_bytes());
         set(Field::RequestId, &self.id);
-        let headers = || head.headers().map(|header| (header.name.as_bytes(), header.value));
+        let headers = || {
+            head.headers()
+                .map(|header| (header.name.as_bytes(), header.value))
+        };
         request::encode(out, now.wall_ns, &fields, headers().count(), headers())
     }
 }
@@ -118,7 +139,9 @@ impl FieldWriter {
 /// A validated host, and its port if it has one.
 fn split_port(host: &str) -> (&str, Option<&str>) {
     match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => (name, Some(port).filter(|port| !port.is_empty())),
+        Some((name, port)) if !port.contains(']') => {
+            (name, Some(port).filter(|port| !port.is_empty()))
+        }
         _ => (host, None),
     }
 }
@@ -129,7 +152,10 @@ mod tests {
 
     #[test]
     fn hosts_are_split_from_their_ports() {
-        assert_eq!(split_port("example.com:8080"), ("example.com", Some("8080")));
+        assert_eq!(
+            split_port("example.com:8080"),
+            ("example.com", Some("8080"))
+        );
         assert_eq!(split_port("example.com"), ("example.com", None));
         assert_eq!(split_port("[::1]:80"), ("[::1]", Some("80")));
         assert_eq!(split_port("[::1]"), ("[::1]", None));

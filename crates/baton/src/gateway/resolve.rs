@@ -13,7 +13,10 @@ const CACHE_ENTRIES_MAX: usize = 4096;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// URL path of the script, and what follows it.
-    Script { name: String, path_info: String },
+    Script {
+        name: String,
+        path_info: String,
+    },
     /// A regular file, relative to the root.
     File(PathBuf),
     /// A folder asked for without its slash.
@@ -47,7 +50,11 @@ impl UrlPath {
                 name => segments.push(name),
             }
         }
-        let slash = if is_folder && !segments.is_empty() { "/" } else { "" };
+        let slash = if is_folder && !segments.is_empty() {
+            "/"
+        } else {
+            ""
+        };
         Some(Self(format!("/{}{slash}", segments.join("/"))))
     }
 
@@ -78,15 +85,21 @@ impl Resolver {
 
     pub fn resolve(&mut self, path: &UrlPath, now_ms: u64) -> &Target {
         // The borrow checker cannot see an early return of a found entry.
-        let fresh = self.cache.get(path).is_some_and(|(_, until_ms)| now_ms < *until_ms);
+        let fresh = self
+            .cache
+            .get(path)
+            .is_some_and(|(_, until_ms)| now_ms < *until_ms);
         if !fresh {
             if self.cache.len() >= CACHE_ENTRIES_MAX {
                 self.cache.clear();
             }
             let target = self.look_up(path.as_str());
-            self.cache.insert(path.clone(), (target, now_ms + self.cache_ms));
+            self.cache
+                .insert(path.clone(), (target, now_ms + self.cache_ms));
         }
-        self.cache.get(path).map_or(&Target::NotFound, |(target, _)| target)
+        self.cache
+            .get(path)
+            .map_or(&Target::NotFound, |(target, _)| target)
     }
 
     fn look_up(&self, path: &str) -> Target {
@@ -107,7 +120,11 @@ impl Resolver {
             return self.folder(path);
         }
         let servable = metadata.is_file() && !path.ends_with('/') && !is_source(relative);
-        if servable { Target::File(relative.into()) } else { Target::NotFound }
+        if servable {
+            Target::File(relative.into())
+        } else {
+            Target::NotFound
+        }
     }
 
     /// `/a/b.php/c`: the first part that is a script, and the rest.
@@ -120,14 +137,21 @@ impl Resolver {
             let name = &path[..end];
             let is_segment_end = rest.is_empty() || rest.starts_with('/');
             if is_segment_end && !name.split('/').any(is_hidden) && self.is_file(name) {
-                return Some(Target::Script { name: name.into(), path_info: rest.into() });
+                return Some(Target::Script {
+                    name: name.into(),
+                    path_info: rest.into(),
+                });
             }
         }
         None
     }
 
     fn folder(&self, path: &str) -> Target {
-        let with_slash = if path.ends_with('/') { path.to_owned() } else { format!("{path}/") };
+        let with_slash = if path.ends_with('/') {
+            path.to_owned()
+        } else {
+            format!("{path}/")
+        };
         let index = format!("{with_slash}index.php");
         let page = format!("{with_slash}index.html");
         if !self.is_file(&index) && !self.is_file(&page) {
@@ -137,7 +161,10 @@ impl Resolver {
             return Target::AddSlash;
         }
         match self.is_file(&index) {
-            true => Target::Script { name: index, path_info: String::new() },
+            true => Target::Script {
+                name: index,
+                path_info: String::new(),
+            },
             false => Target::File(page.trim_start_matches('/').into()),
         }
     }
@@ -149,7 +176,10 @@ impl Resolver {
             false => "",
         };
         match self.is_file(&self.index) {
-            true => Target::Script { name: self.index.clone(), path_info: path_info.into() },
+            true => Target::Script {
+                name: self.index.clone(),
+                path_info: path_info.into(),
+            },
             false => Target::NotFound,
         }
     }
@@ -166,8 +196,11 @@ fn is_hidden(segment: &str) -> bool {
 
 /// What some server somewhere runs as PHP: never sent as text.
 fn is_source(relative: &str) -> bool {
-    let extension = Path::new(relative).extension().map(|e| e.to_string_lossy().to_ascii_lowercase());
-    extension.is_some_and(|e| e.starts_with("php") || matches!(e.as_str(), "phtml" | "phar" | "inc"))
+    let extension = Path::new(relative)
+        .extension()
+        .map(|e| e.to_string_lossy().to_ascii_lowercase());
+    extension
+        .is_some_and(|e| e.starts_with("php") || matches!(e.as_str(), "phtml" | "phar" | "inc"))
 }
 
 #[cfg(test)]
@@ -190,7 +223,11 @@ mod tests {
             ("*", None),
         ];
         for (raw, expected) in cases {
-            assert_eq!(UrlPath::parse(raw).as_ref().map(UrlPath::as_str), expected, "{raw}");
+            assert_eq!(
+                UrlPath::parse(raw).as_ref().map(UrlPath::as_str),
+                expected,
+                "{raw}"
+            );
         }
     }
 
@@ -198,8 +235,19 @@ mod tests {
 
     impl Site {
         fn new(name: &str) -> Self {
-            let root = std::env::temp_dir().join(format!("baton-resolve-{}-{name}", std::process::id()));
-            let files = ["index.php", "info.php", "style.css", "A.PHP", "old.phtml", ".env", "sub/index.php", "docs/index.html", "empty/x.txt"];
+            let root =
+                std::env::temp_dir().join(format!("baton-resolve-{}-{name}", std::process::id()));
+            let files = [
+                "index.php",
+                "info.php",
+                "style.css",
+                "A.PHP",
+                "old.phtml",
+                ".env",
+                "sub/index.php",
+                "docs/index.html",
+                "empty/x.txt",
+            ];
             for file in files {
                 let file = root.join(file);
                 std::fs::create_dir_all(file.parent().expect("a folder")).expect("made");
@@ -227,7 +275,10 @@ mod tests {
     }
 
     fn script(name: &str, path_info: &str) -> Target {
-        Target::Script { name: name.into(), path_info: path_info.into() }
+        Target::Script {
+            name: name.into(),
+            path_info: path_info.into(),
+        }
     }
 
     #[test]

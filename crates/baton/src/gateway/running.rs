@@ -57,10 +57,18 @@ pub enum TakenHead<'s> {
 impl Running {
     /// Puts the request into its slot and tells the thread.
     pub fn offer(handoff: Handoff<Place, Pending>, now_ms: u64) -> Self {
-        let Handoff { id: thread, thread: place, request: pending, queued_since_ms } = handoff;
+        let Handoff {
+            id: thread,
+            thread: place,
+            request: pending,
+            queued_since_ms,
+        } = handoff;
         let generation = place.process.next_generation(place.slot, pending.id);
         let is_offered = match &pending.file {
-            Some((file, _)) => place.process.send_body(place.slot, generation, file.as_fd()).is_ok(),
+            Some((file, _)) => place
+                .process
+                .send_body(place.slot, generation, file.as_fd())
+                .is_ok(),
             None => true,
         };
         if is_offered {
@@ -69,7 +77,9 @@ impl Running {
                 Some((_, len)) => Body::File(*len),
                 None => Body::Memory(body),
             };
-            place.slot().offer(generation, pending.io as u32, head, body);
+            place
+                .slot()
+                .offer(generation, pending.io as u32, head, body);
         } else {
             // It does not read its control socket: it is of no use. Its end brings the request back.
             place.process.signal(Signal::KILL);
@@ -148,16 +158,20 @@ impl Running {
         }
         copy.clear();
         self.slot().copy(self.consumed, reply::LENGTH_BYTES, copy);
-        let prefix = <[u8; reply::LENGTH_BYTES]>::try_from(copy.as_slice()).map_err(|_| Nonsense)?;
+        let prefix =
+            <[u8; reply::LENGTH_BYTES]>::try_from(copy.as_slice()).map_err(|_| Nonsense)?;
         let len = reply::claimed_length(prefix).ok_or(Nonsense)?;
         if unread < len {
             return Ok(TakenHead::Partial);
         }
         // The length was read once and stays what it was, whatever the app writes there now.
         let rest = len - reply::LENGTH_BYTES;
-        self.slot().copy(self.consumed + reply::LENGTH_BYTES as u64, rest, copy);
+        self.slot()
+            .copy(self.consumed + reply::LENGTH_BYTES as u64, rest, copy);
         self.consumed += len as u64;
-        reply::Head::decode(copy).map(TakenHead::Whole).ok_or(Nonsense)
+        reply::Head::decode(copy)
+            .map(TakenHead::Whole)
+            .ok_or(Nonsense)
     }
 
     /// Body bytes that may be read.
@@ -194,10 +208,16 @@ impl Running {
         }
     }
 
-    /// Reads the reply for nobody; whether it is over.
+    /// Reads the reply for nobody; whether the thread is through with it.
     pub fn swallow(&mut self, progress: Progress) -> bool {
         self.consumed_up_to(progress.written, progress.end);
-        progress.end != End::Open
+        matches!(progress.end, End::Finished | End::Abandoned)
+    }
+
+    /// The client has its whole reply; the thread goes on as long as it likes.
+    pub fn detach_client(&mut self) {
+        self.client = Client::Gone;
+        self.pending.deadline_ms = u64::MAX;
     }
 
     /// When something is to be done about it, if nothing is heard of it.
@@ -238,7 +258,9 @@ impl Source for RingSource<'_> {
         let limit = limit.min(self.remaining);
         self.slot
             .send(socket, before, self.position, limit, after)
-            .map_err(|error: io::Error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
+            .map_err(|error: io::Error| {
+                rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+            })
     }
 
     fn copy_to(&mut self, out: &mut Vec<u8>, n: usize) {

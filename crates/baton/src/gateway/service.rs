@@ -64,7 +64,7 @@ impl Gateway {
     pub fn new(
         app: Arc<App>,
         flags: Arc<IoFlags>,
-            index: usize,
+        index: usize,
         root: Arc<Root>,
         access_log: Option<AccessLog>,
         first_id: u64,
@@ -92,16 +92,32 @@ impl Gateway {
 
     // ---- to the app --------------------------------------------------------------------------
 
-    fn pass_to_script(&mut self, io: &mut Io, conn: ConnId, request: Request<'_>, path: &UrlPath, name: &str, path_info: &str) {
+    fn pass_to_script(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        request: Request<'_>,
+        path: &UrlPath,
+        name: &str,
+        path_info: &str,
+    ) {
         if self.app.is_down() {
             return unavailable(io, conn, "The application cannot start.\n");
         }
         let app = self.app.clone();
-        let script = Script { root: &app.project.root, name, path_info };
+        let script = Script {
+            root: &app.project.root,
+            name,
+            path_info,
+        };
         let id = self.next_id();
         let mut bytes = self.spare.pop().unwrap_or_default();
         let ends = (request.peer, request.local);
-        if self.fields.encode(&mut bytes, request.head, path, &script, ends, io.now(), id).is_err() {
+        if self
+            .fields
+            .encode(&mut bytes, request.head, path, &script, ends, io.now(), id)
+            .is_err()
+        {
             self.recycle(bytes);
             return refuse(io, conn, 431, "The request head is too large.\n");
         }
@@ -141,7 +157,13 @@ impl Gateway {
         self.submitted(io, conn, submitted, now_ms);
     }
 
-    fn submitted(&mut self, io: &mut Io, conn: ConnId, submitted: Submitted<Place, Pending>, now_ms: u64) {
+    fn submitted(
+        &mut self,
+        io: &mut Io,
+        conn: ConnId,
+        submitted: Submitted<Place, Pending>,
+        now_ms: u64,
+    ) {
         match submitted {
             Submitted::Handoff(handoff) => self.run(handoff, now_ms),
             Submitted::Queued(ticket) => {
@@ -185,7 +207,11 @@ impl Gateway {
     /// Takes the connection's request out of the queue, if it waits there.
     fn cancel_queued(&mut self, conn: ConnId) -> bool {
         let index = conn.to_bits() as u32 as usize;
-        let Some(Some((_, ticket))) = self.tickets.get(index).filter(|t| matches!(t, Some((c, _)) if *c == conn)) else {
+        let Some(Some((_, ticket))) = self
+            .tickets
+            .get(index)
+            .filter(|t| matches!(t, Some((c, _)) if *c == conn))
+        else {
             return false;
         };
         let cancelled = self.app.dispatcher().cancel(*ticket);
@@ -211,7 +237,10 @@ impl Gateway {
         let many = self.running.len() > SCAN_SLOTS_MAX && self.is_announced;
         let mut at = 0;
         while at < self.running.len() {
-            let skip = many && !self.knocked.contains(&self.running[at].place.process.number);
+            let skip = many
+                && !self
+                    .knocked
+                    .contains(&self.running[at].place.process.number);
             if skip || self.follow(io, at) == Followed::Stays {
                 at += 1;
             }
@@ -250,7 +279,7 @@ impl Gateway {
             if head.is_informational() {
                 io.inform(conn, head.status, head.headers());
             } else {
-                let whole = (progress.end == End::Finished).then(|| running.unread(progress));
+                let whole = is_complete(progress).then(|| running.unread(progress));
                 io.start(conn, head.status, None, head.headers(), whole);
                 running.stage = Stage::Body;
             }
@@ -260,11 +289,15 @@ impl Gateway {
             return self.release(io, at);
         }
         let mut source = running.source(progress);
-        let pushed = io.push(conn, &mut source, progress.end == End::Finished);
+        let pushed = io.push(conn, &mut source, is_complete(progress));
         let position = source.position();
         running.consumed_up_to(position, progress.end);
         match (pushed, progress.end) {
             (Push::Done, End::Finished) => self.release(io, at),
+            (Push::Done, End::Complete) => {
+                running.detach_client();
+                Followed::Stays
+            }
             (Push::Done | Push::Blocked, _) => Followed::Stays,
             (Push::Closed, _) => self.client_left(io, at),
         }
@@ -321,12 +354,20 @@ impl Gateway {
             && running.pending.idempotent
             && !running.pending.retried;
         if may_retry {
-            let pending = Pending { retried: true, ..running.pending };
+            let pending = Pending {
+                retried: true,
+                ..running.pending
+            };
             return self.resubmit(io, pending, running.queued_since_ms);
         }
         if running.client == Client::There {
             match running.stage {
-                Stage::Head => refuse(io, running.pending.conn, 502, "The application process ended.\n"),
+                Stage::Head => refuse(
+                    io,
+                    running.pending.conn,
+                    502,
+                    "The application process ended.\n",
+                ),
                 Stage::Body => io.abort(running.pending.conn),
             }
         }
@@ -336,7 +377,10 @@ impl Gateway {
     fn resubmit(&mut self, io: &mut Io, pending: Pending, since_ms: u64) {
         let now_ms = io.now().mono_ms();
         let conn = pending.conn;
-        let submitted = self.app.dispatcher().resubmit(pending, since_ms, self.index, now_ms);
+        let submitted = self
+            .app
+            .dispatcher()
+            .resubmit(pending, since_ms, self.index, now_ms);
         self.submitted(io, conn, submitted, now_ms);
     }
 
@@ -345,11 +389,14 @@ impl Gateway {
     fn process_gone(&mut self, io: &mut Io, number: u64) {
         let mut at = 0;
         while at < self.running.len() {
-            if self.running[at].place.process.number != number || self.settle(io, at) == Followed::Stays {
+            if self.running[at].place.process.number != number
+                || self.settle(io, at) == Followed::Stays
+            {
                 at += 1;
             }
         }
-        self.stalled.retain(|stalled| stalled.place.process.number != number);
+        self.stalled
+            .retain(|stalled| stalled.place.process.number != number);
     }
 
     /// For a running request whose process is dead.
@@ -357,7 +404,9 @@ impl Gateway {
         if self.follow(io, at) == Followed::Left {
             return Followed::Left;
         }
-        if self.running[at].seen().is_some_and(|progress| progress.end == End::Finished) {
+        if self.running[at].client == Client::There
+            && self.running[at].seen().is_some_and(is_complete)
+        {
             // All there; the client is slow. The segment stays until it has read it.
             return Followed::Stays;
         }
@@ -392,7 +441,10 @@ impl Gateway {
 
     fn check_running(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = &mut self.running[at];
-        if now_ms >= running.offered_ms + self.app.options.offer_ms && running.is_untaken() && running.retract() {
+        if now_ms >= running.offered_ms + self.app.options.offer_ms
+            && running.is_untaken()
+            && running.retract()
+        {
             return self.take_back(io, at, now_ms);
         }
         match running.kill_at_ms {
@@ -411,12 +463,21 @@ impl Gateway {
     #[cold]
     fn take_back(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = self.running.swap_remove(at);
-        let stalled = Stalled { place: running.place, thread: running.thread, since_ms: now_ms };
+        let stalled = Stalled {
+            place: running.place,
+            thread: running.thread,
+            since_ms: now_ms,
+        };
         self.stalled.push(stalled);
         if running.client == Client::There && now_ms < running.pending.deadline_ms {
             self.resubmit(io, running.pending, running.queued_since_ms);
         } else if running.client == Client::There {
-            refuse(io, running.pending.conn, 504, "The application took too long.\n");
+            refuse(
+                io,
+                running.pending.conn,
+                504,
+                "The application took too long.\n",
+            );
         }
         Followed::Left
     }
@@ -436,7 +497,12 @@ impl Gateway {
         );
         if running.client == Client::There {
             match running.stage {
-                Stage::Head => refuse(io, running.pending.conn, 504, "The application took too long.\n"),
+                Stage::Head => refuse(
+                    io,
+                    running.pending.conn,
+                    504,
+                    "The application took too long.\n",
+                ),
                 Stage::Body => io.abort(running.pending.conn),
             }
         }
@@ -495,7 +561,9 @@ impl Gateway {
     }
 
     fn process_up(&mut self, io: &mut Io, process: &Process) {
-        let Some(knocker) = process.knocker(self.index) else { return };
+        let Some(knocker) = process.knocker(self.index) else {
+            return;
+        };
         if let Err(error) = io.register(knocker, process.number) {
             tracing::error!("cannot listen to a process, killing it: {error}");
             process.signal(Signal::KILL);
@@ -503,7 +571,9 @@ impl Gateway {
     }
 
     fn position_of(&self, conn: ConnId) -> Option<usize> {
-        self.running.iter().position(|running| running.pending.conn == conn && running.client == Client::There)
+        self.running
+            .iter()
+            .position(|running| running.pending.conn == conn && running.client == Client::There)
     }
 }
 
@@ -516,7 +586,9 @@ impl Service for Gateway {
         };
         let target = self.resolver.resolve(&path, io.now().mono_ms()).clone();
         match target {
-            Target::Script { name, path_info } => self.pass_to_script(io, conn, request, &path, &name, &path_info),
+            Target::Script { name, path_info } => {
+                self.pass_to_script(io, conn, request, &path, &name, &path_info)
+            }
             Target::File(file) => {
                 if !static_file::send(io, conn, request.head, &self.root, &file) {
                     refuse(io, conn, 404, "Not found.\n");
@@ -547,7 +619,8 @@ impl Service for Gateway {
             }
             Message::Refuse(conn) => unavailable(io, conn, "The request waited too long.\n"),
             Message::AppDown => {
-                let waiting = std::iter::from_fn(|| self.app.dispatcher().pop_waiting()).collect::<Vec<_>>();
+                let waiting =
+                    std::iter::from_fn(|| self.app.dispatcher().pop_waiting()).collect::<Vec<_>>();
                 for pending in waiting {
                     self.refuse_waiting(io, pending);
                 }
@@ -560,7 +633,10 @@ impl Service for Gateway {
             && let Some(progress) = self.running[at].seen()
         {
             let was_dead = self.running[at].place.process.is_dead();
-            if self.go_on(io, at, progress) == Followed::Stays && was_dead && progress.end == End::Open {
+            if self.go_on(io, at, progress) == Followed::Stays
+                && was_dead
+                && progress.end == End::Open
+            {
                 self.fail(io, at);
             }
         }
@@ -620,9 +696,17 @@ impl Service for Gateway {
     }
 }
 
+/// Whether all bytes of the reply are there.
+fn is_complete(progress: Progress) -> bool {
+    matches!(progress.end, End::Finished | End::Complete)
+}
+
 fn is_idempotent(method: &str) -> bool {
     // RFC 9110, section 9.2.2.
-    matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE")
+    matches!(
+        method,
+        "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"
+    )
 }
 
 /// The app gets a description that it cannot write through.
@@ -647,12 +731,21 @@ fn unavailable(io: &mut Io, conn: ConnId, reason: &str) {
 /// Keeps host and query.
 fn redirect_to_folder(io: &mut Io, conn: ConnId, request: &Request<'_>) {
     let head = request.head;
-    let query = head.query.map(|query| format!("?{query}")).unwrap_or_default();
+    let query = head
+        .query
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
     // One slash only: two would make another host of the path.
     let path = format!("/{}/", head.path.trim_start_matches('/'));
     let location = match head.host {
         Some(host) => format!("http://{host}{path}{query}"),
         None => format!("{path}{query}"),
     };
-    io.respond(conn, 301, None, [(b"Location".as_slice(), location.as_bytes())], b"");
+    io.respond(
+        conn,
+        301,
+        None,
+        [(b"Location".as_slice(), location.as_bytes())],
+        b"",
+    );
 }

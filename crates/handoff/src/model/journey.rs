@@ -1,7 +1,7 @@
 //! The protocols together: no schedule leaves a request, a reply or a wait for room behind.
 
-use std::sync::Arc;
 use loom::thread;
+use std::sync::Arc;
 
 use super::{PIECE_BYTES, Slot, exhaustively, first, piece, second, within};
 use crate::layout::RING_BYTES;

@@ -17,7 +17,11 @@ fn reply(slot: &Slot, generation: Generation, values: &[u32]) {
         }
         piece(slot, written).write(*value);
         written += PIECE_BYTES;
-        let end = if index + 1 == values.len() { End::Finished } else { End::Open };
+        let end = if index + 1 == values.len() {
+            End::Finished
+        } else {
+            End::Open
+        };
         slot.publish(generation, written, end);
     }
 }
@@ -68,7 +72,9 @@ fn a_former_reply_is_not_taken_for_the_new_one() {
 
         let there = slot.clone();
         let app = thread::spawn(move || {
-            let Some(generation) = there.take() else { return false };
+            let Some(generation) = there.take() else {
+                return false;
+            };
             assert_eq!((generation, there.request.read()), (second(), 2));
             assert_eq!(there.room(0), RING_BYTES);
             reply(&there, generation, &[20]);

@@ -13,7 +13,9 @@ fn an_offer_is_run_or_comes_back() {
         let slot = Slot::new();
         let there = slot.clone();
         let app = thread::spawn(move || {
-            there.take().map(|generation| (generation, there.request.read()))
+            there
+                .take()
+                .map(|generation| (generation, there.request.read()))
         });
         slot.place(first(), 1);
         let back = slot.retract(first());
@@ -38,7 +40,9 @@ fn the_next_offer_is_not_taken_for_the_former() {
         let app = thread::spawn(move || {
             let mut run = [const { None }; 2];
             for taken in &mut run {
-                *taken = there.take().map(|generation| (generation, there.request.read()));
+                *taken = there
+                    .take()
+                    .map(|generation| (generation, there.request.read()));
             }
             run
         });
@@ -84,7 +88,9 @@ fn live_until(slot: &Slot, death: Step) -> Step {
     if death == Step::NotTaken {
         return Step::NotTaken;
     }
-    let Some(generation) = slot.take() else { return Step::NotTaken };
+    let Some(generation) = slot.take() else {
+        return Step::NotTaken;
+    };
     assert_eq!(slot.request.read(), 1);
     if death >= Step::HalfReplied {
         piece(slot, 0).write(1);
@@ -132,7 +138,12 @@ fn die(death: Step, hasty: bool) {
 
 #[test]
 fn of_an_app_that_dies_each_request_has_one_fate() {
-    for death in [Step::NotTaken, Step::Taken, Step::HalfReplied, Step::Finished] {
+    for death in [
+        Step::NotTaken,
+        Step::Taken,
+        Step::HalfReplied,
+        Step::Finished,
+    ] {
         die(death, false);
         die(death, true);
     }

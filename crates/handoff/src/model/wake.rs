@@ -1,7 +1,7 @@
 //! The wake handshake: both ways of waking, and several publishers.
 
-use std::sync::Arc;
 use loom::thread;
+use std::sync::Arc;
 
 use super::{EventFd, Futex, exhaustively};
 use crate::sync::{AtomicU32, Ordering};
@@ -33,7 +33,9 @@ impl Handshake {
     }
 
     fn sleep_on_futex(&self, ready: impl FnMut() -> bool) {
-        park(&self.word, ASLEEP, ready, || self.futex.wait(&self.word, ASLEEP));
+        park(&self.word, ASLEEP, ready, || {
+            self.futex.wait(&self.word, ASLEEP)
+        });
     }
 
     fn rouse(&self) {
@@ -43,7 +45,6 @@ impl Handshake {
             _ => self.futex.wake(),
         }
     }
-
 }
 
 /// Publishes `which` on another thread.

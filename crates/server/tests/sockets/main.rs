@@ -6,6 +6,7 @@ mod service;
 mod bodies;
 mod connections;
 mod drain;
+mod hooks;
 mod replies;
 mod requests;
 mod slow_readers;
