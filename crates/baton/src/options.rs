@@ -26,7 +26,7 @@ pub struct ServeOptions {
     #[arg(default_value = ".")]
     pub path: PathBuf,
 
-    /// Address to listen on: HOST:PORT, :PORT, or unix:/path; may be repeated
+    /// Address to listen on: HOST:PORT, :PORT (all IPv4 addresses), or unix:/path; may be repeated
     #[arg(long, value_name = "ADDR", value_parser = parse_listen, default_value = "127.0.0.1:8080")]
     pub listen: Vec<Listen>,
 
@@ -198,7 +198,7 @@ fn parse_listen(text: &str) -> Result<Listen, String> {
         };
     }
     let full = if text.starts_with(':') {
-        format!("[::]{text}")
+        format!("0.0.0.0{text}")
     } else {
         text.to_owned()
     };
@@ -265,7 +265,7 @@ mod tests {
             Ok(Listen::Tcp(([127, 0, 0, 1], 80).into()))
         );
         assert!(
-            matches!(parse_listen(":8080"), Ok(Listen::Tcp(a)) if a.is_ipv6() && a.port() == 8080)
+            matches!(parse_listen(":8080"), Ok(Listen::Tcp(a)) if a.is_ipv4() && a.port() == 8080)
         );
         assert!(matches!(
             parse_listen("unix:/run/x"),

@@ -8,17 +8,18 @@
 //!
 //! | file | idea |
 //! |---|---|
-//! | `server` | sockets are bound, threads started and joined; `Handle` for other threads |
+//! | `config`, `server` | sockets are bound, threads started and joined; `Handle` for other threads |
 //! | `io_thread` | the loop: sleep, clock, messages, events, timers, service |
 //! | `accept`, `listener` | new connections, up to the limit |
 //! | `slab`, `conn` | where connections live, and the states of one |
 //! | `input`, `body` | bytes in, until a request is whole |
-//! | `service` | the request as the service sees it |
-//! | `reply`, `stream` | a reply begun, pushed, finished |
-//! | `output`, `spill` | bytes out; what a slow reader leaves |
+//! | `exchange`, `service` | the request handed over; what follows its reply |
+//! | `reply`, `stream`, `source` | a reply begun, pushed, finished; what is copied for a slow reader |
+//! | `output` | bytes out, and what happens when the socket is full |
 //! | `close` | the ways in which a connection ends |
 //! | `deadline`, `timer` | what may take how long |
 //! | `drain` | the orderly end |
+//! | `io`, `clock`, `mailbox`, `shared` | what an I/O thread has, and how others reach it |
 
 #![forbid(unsafe_code)]
 

@@ -159,12 +159,12 @@ mod tests {
     fn agrees_with_a_list() {
         let mut wheel = Wheel::new(0);
         let mut model: Vec<(u64, u32)> = Vec::new();
-        let mut seed = 1_u64;
+        let mut state = 1_u64;
         let mut next = |below: u64| {
-            seed = seed
+            state = state
                 .wrapping_mul(6_364_136_223_846_793_005)
                 .wrapping_add(1_442_695_040_888_963_407);
-            (seed >> 33) % below
+            (state >> 33) % below
         };
         let mut now_ms = 0;
         for index in 0..5_000_u32 {
