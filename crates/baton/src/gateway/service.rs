@@ -18,6 +18,9 @@ use crate::app::{App, Message, Pending, Place, Process};
 
 /// Up to so many busy slots are looked through in each tick; beyond, completions knock.
 const SCAN_SLOTS_MAX: usize = 64;
+/// Measured at 50 connections on two cores: 0 costs 11 us of the front's CPU per request, 5 and 20
+/// cost 9. An idle CPU returns from a yield at once, so this is a microsecond or two.
+const YIELDS_BEFORE_SLEEP: u32 = 5;
 /// Request buffers kept for later requests.
 const SPARE_BUFFERS_MAX: usize = 64;
 const SPARE_BUFFER_BYTES_MAX: usize = 16 * 1024;
@@ -666,6 +669,21 @@ impl Service for Gateway {
         if now_ms >= self.next_check_ms {
             self.check_times(io, now_ms);
         }
+    }
+
+    /// Before it sleeps, and has the apps knock, the thread lets them run a little: where they share
+    /// its CPU they finish meanwhile, and their replies are found without a knock.
+    fn busy_poll(&mut self) -> bool {
+        if self.running.is_empty() || self.is_announced {
+            return false;
+        }
+        for _ in 0..YIELDS_BEFORE_SLEEP {
+            if self.running.iter().any(Running::has_news) {
+                return true;
+            }
+            rustix::thread::sched_yield();
+        }
+        false
     }
 
     fn may_sleep(&mut self) -> bool {
