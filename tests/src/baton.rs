@@ -87,14 +87,17 @@ pub fn binary() -> PathBuf {
     path
 }
 
-fn spawn(arguments: &[&OsStr]) -> (Child, Log, Vec<std::thread::JoinHandle<()>>) {
-    let mut child = Command::new(binary())
+fn spawn(
+    mut command: Command,
+    arguments: &[&OsStr],
+) -> (Child, Log, Vec<std::thread::JoinHandle<()>>) {
+    let mut child = command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .unwrap_or_else(|e| panic!("cannot start {}: {e}", binary().display()));
+        .unwrap_or_else(|e| panic!("cannot start {:?}: {e}", command.get_program()));
     let log = Log::default();
     let readers = vec![
         log.gather(child.stdout.take().expect("stdout is piped")),
@@ -115,7 +118,7 @@ fn address_in(text: &str) -> Option<SocketAddr> {
 #[track_caller]
 pub fn run(arguments: &[&str], bound: Duration) -> Ended {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    let (mut child, log, readers) = spawn(&arguments);
+    let (mut child, log, readers) = spawn(Command::new(binary()), &arguments);
     let status = wait(&mut child, bound);
     if status.is_none() {
         let _ = child.kill();
@@ -173,6 +176,12 @@ impl Baton {
                 _peer: Some(peer),
             });
         }
+        Baton::start(Command::new(binary()), root, options)
+    }
+
+    /// The same of another build: a command with its environment, but without arguments.
+    #[track_caller]
+    pub fn start(command: Command, root: &Path, options: &[&str]) -> Result<Baton, Ended> {
         let mut arguments = vec![OsStr::new("serve"), root.as_os_str()];
         if !options.contains(&LISTEN) {
             arguments.extend([LISTEN, "127.0.0.1:0"].map(OsStr::new));
@@ -181,7 +190,7 @@ impl Baton {
             arguments.extend([THREADS, PHP_THREADS].map(OsStr::new));
         }
         arguments.extend(options.iter().map(OsStr::new));
-        let (mut child, log, readers) = spawn(&arguments);
+        let (mut child, log, readers) = spawn(command, &arguments);
         let start = Instant::now();
         loop {
             if let Some(addr) = address_in(&log.text()) {
@@ -255,23 +264,19 @@ impl Baton {
         proc::children(self.pid())
     }
 
-    /// Zygotes: by their name, else the oldest child.
+    /// Zygotes lead a process group, app processes are in that of the zygote that forked them.
     pub fn zygotes(&self) -> Vec<Process> {
-        let children = self.children();
-        let named: Vec<Process> = children.iter().filter(|p| is_zygote(p)).cloned().collect();
-        if named.is_empty() {
-            children.into_iter().take(1).collect()
-        } else {
-            named
-        }
+        self.children()
+            .into_iter()
+            .filter(|p| p.group == p.pid)
+            .collect()
     }
 
     /// The children that are no zygotes.
     pub fn app_processes(&self) -> Vec<Process> {
-        let zygotes = self.zygotes();
         self.children()
             .into_iter()
-            .filter(|p| !zygotes.contains(p))
+            .filter(|p| p.group != p.pid)
             .collect()
     }
 
@@ -305,11 +310,6 @@ impl Baton {
         );
         self.log()
     }
-}
-
-fn is_zygote(process: &Process) -> bool {
-    let command = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
-    process.name.contains("zygote") || command.windows(6).any(|w| w == b"zygote")
 }
 
 impl Drop for Baton {

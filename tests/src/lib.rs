@@ -4,6 +4,7 @@
 //! shares no code with the server, and looks at it from outside through /proc, signals and its log.
 //!
 //! - [`client`]: a strict HTTP/1.1 client; sends any bytes at any pace, refuses any reply that is not well framed
+//! - [`reply`]: what it takes for a reply
 //! - [`baton`]: the server process: start, log, signals, children, stop
 //! - [`site`]: a temporary folder that app processes may read, whatever account they run as
 //! - [`browser`]: cookies, redirects and forms on top of the client
@@ -11,6 +12,9 @@
 //! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
 //! - [`load`]: clients that account for every request
 //! - [`multipart`], [`proc`], [`options`]: upload bodies, /proc, the server's options by name
+//!
+//! Environment: `BATON_BIN` another binary (its guest beside it), `BATON_TEST_PEER=fpm` nginx + php-fpm instead,
+//! `BATON_SHOW_LOG` the server's log as it comes, `BATON_KEEP_SITES` leave the temporary folders.
 
 #![forbid(unsafe_code)]
 
@@ -23,6 +27,7 @@ pub mod multipart;
 pub mod options;
 pub mod peer;
 pub mod proc;
+pub mod reply;
 pub mod site;
 
 pub use baton::Baton;

@@ -20,6 +20,14 @@ pub struct Account {
     closing: Mutex<Option<Instant>>,
 }
 
+pub struct StopAtEnd<'a>(&'a Account);
+
+impl Drop for StopAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 impl Account {
     pub fn new() -> Account {
         Account::default()
@@ -27,6 +35,11 @@ impl Account {
 
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Stops the clients when it goes out of scope, also by a panic: a scope would wait for them for ever.
+    pub fn stop_at_end(&self) -> StopAtEnd<'_> {
+        StopAtEnd(self)
     }
 
     pub fn is_stopped(&self) -> bool {

@@ -2,19 +2,44 @@
 
 pub const LISTEN: &str = "--listen";
 pub const THREADS: &str = "--threads";
+pub const CONFIG: &str = "--config";
+pub const USER: &str = "--user";
 pub const ACCESS_LOG: &str = "--access-log";
 pub const DEADLINE_MS: &str = "--deadline-ms";
-pub const CONNECTIONS_MAX: &str = "--max-connections";
-pub const QUEUE_LENGTH_MAX: &str = "--queue-length";
-pub const QUEUE_WAIT_MS_MAX: &str = "--queue-wait-ms";
-pub const HEADER_MS: &str = "--header-timeout-ms";
-pub const KEEP_ALIVE_MS: &str = "--keep-alive-timeout-ms";
-pub const WRITE_MS: &str = "--write-timeout-ms";
-pub const BODY_BYTES_MAX: &str = "--max-body-bytes";
-pub const REQUESTS_PER_CONNECTION_MAX: &str = "--max-requests-per-connection";
+pub const KILL_GRACE_MS: &str = "--kill-grace-ms";
+pub const CONNECTIONS_MAX: &str = "--connections-max";
+pub const QUEUE_LEN_MAX: &str = "--queue-len-max";
+pub const QUEUE_WAIT_MS_MAX: &str = "--queue-wait-ms-max";
+pub const HEADER_MS: &str = "--header-ms";
+pub const BODY_MS: &str = "--body-ms";
+pub const KEEP_ALIVE_MS: &str = "--keep-alive-ms";
+pub const WRITE_MS: &str = "--write-ms";
+pub const BODY_BYTES_MAX: &str = "--body-bytes-max";
+pub const REPLY_SPILL_BYTES_MAX: &str = "--reply-spill-bytes-max";
+pub const REQUESTS_PER_CONNECTION_MAX: &str = "--requests-per-connection-max";
 /// `name=value`, which wins over ini_set().
 pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
-/// How long a body may pause.
-pub const BODY_MS: &str = "--body-timeout-ms";
+/// All of them.
+pub const ALL: [&str; 19] = [
+    LISTEN,
+    THREADS,
+    CONFIG,
+    USER,
+    ACCESS_LOG,
+    DEADLINE_MS,
+    KILL_GRACE_MS,
+    CONNECTIONS_MAX,
+    QUEUE_LEN_MAX,
+    QUEUE_WAIT_MS_MAX,
+    HEADER_MS,
+    BODY_MS,
+    KEEP_ALIVE_MS,
+    WRITE_MS,
+    BODY_BYTES_MAX,
+    REPLY_SPILL_BYTES_MAX,
+    REQUESTS_PER_CONNECTION_MAX,
+    INI_ADMIN,
+    INI_USER,
+];

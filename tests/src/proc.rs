@@ -10,6 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
+    pub group: u32,
     pub name: String,
     /// `R`, `S`, `T` (stopped), `Z` (dead, not reaped yet) ...
     pub state: char,
@@ -29,6 +30,7 @@ pub fn process(pid: u32) -> Option<Process> {
     Some(Process {
         pid,
         parent: number(1)? as u32,
+        group: number(2)? as u32,
         name: stat[open + 1..close].to_owned(),
         state: fields.first()?.chars().next()?,
         cpu_ticks: number(11)? + number(12)?,

@@ -29,9 +29,10 @@ fn a_folder_with_an_index_is_served() {
         "hello from index.php /no/file?a=b"
     );
     let css = server.get("/style.css").expect(200);
-    assert_eq!(
-        (css.text().as_str(), css.header("content-type")),
-        ("p {}", Some("text/css"))
+    assert_eq!(css.text(), "p {}");
+    assert!(
+        css.header("content-type")
+            .is_some_and(|v| v.starts_with("text/css"))
     );
     server.stop();
 }
@@ -101,9 +102,10 @@ fn the_example_application_works() {
             .text()
             .contains("<output class=\"count\">1</output>")
     );
-    assert_eq!(
-        browser.get("/style.css").expect(200).header("content-type"),
-        Some("text/css")
+    let css = browser.get("/style.css").expect(200);
+    assert!(
+        css.header("content-type")
+            .is_some_and(|v| v.starts_with("text/css"))
     );
     server.stop();
 }
@@ -214,7 +216,10 @@ fn what_cannot_start_says_why_in_one_line() {
     cases.case("unknown command", || check(vec!["srve".into()], &["srve"]));
     for bad in ["0", "-1", "many", "99999999999"] {
         cases.case(&format!("threads {bad}"), || {
-            check(serve(root, &[THREADS, bad]), &["threads", bad])
+            check(
+                serve(root, &[&format!("{THREADS}={bad}")]),
+                &["threads", bad],
+            )
         });
     }
     cases.case("option without value", || {
@@ -274,26 +279,7 @@ fn taken_address(listener: &TcpListener) -> String {
 fn help_names_every_option() {
     let help = baton::run(&["serve", "--help"], START_BOUND);
     assert!(help.status.success());
-    use baton_journeys::options as o;
-    for option in [
-        o::LISTEN,
-        o::THREADS,
-        "--config",
-        "--user",
-        o::ACCESS_LOG,
-        o::DEADLINE_MS,
-        o::CONNECTIONS_MAX,
-        o::QUEUE_LENGTH_MAX,
-        o::QUEUE_WAIT_MS_MAX,
-        o::HEADER_MS,
-        o::KEEP_ALIVE_MS,
-        o::WRITE_MS,
-        o::BODY_MS,
-        o::BODY_BYTES_MAX,
-        o::REQUESTS_PER_CONNECTION_MAX,
-        o::INI_ADMIN,
-        o::INI_USER,
-    ] {
+    for option in baton_journeys::options::ALL {
         assert!(
             help.output.contains(option),
             "{option} is missing in:\n{}",

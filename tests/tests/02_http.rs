@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use baton_journeys::options::{
     BODY_BYTES_MAX, BODY_MS, HEADER_MS, KEEP_ALIVE_MS, REQUESTS_PER_CONNECTION_MAX, THREADS,
 };
-use baton_journeys::{Baton, Cases, Conn, Fault, Reply, Site, client, pattern, wait_until};
+use baton_journeys::{Baton, Cases, Conn, Fault, Reply, Site, client, pattern};
 
 fn serve() -> (Site, Baton) {
     let site = Site::of_fixture("php");
@@ -902,9 +902,4 @@ fn the_connection_limit_lets_others_wait() {
         "REQUEST_URI",
         "/late",
     );
-    let fds = || baton_journeys::proc::descriptors(server.pid());
-    drop(waits);
-    wait_until("the connections are closed", Duration::from_secs(2), || {
-        fds() < 40
-    });
 }

@@ -58,6 +58,15 @@ fn not_delayed(took: &[Duration]) {
     );
 }
 
+/// Ends the slow clients with the scope, also by a panic.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn serve() -> (Site, Baton) {
     raise_descriptor_limit();
     let site = Site::of_fixture("php");
@@ -83,6 +92,7 @@ fn five_hundred_slow_senders() {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = SetAtEnd(&stop);
         scope.spawn(|| {
             while !stop.load(Ordering::Relaxed) {
                 for stream in &mut slow {
@@ -93,7 +103,6 @@ fn five_hundred_slow_senders() {
             }
         });
         let took = others(&server, STRETCH);
-        stop.store(true, Ordering::Relaxed);
         not_delayed(&took);
     });
 }
@@ -126,6 +135,7 @@ fn five_hundred_slow_readers() {
     }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stop = SetAtEnd(&stop);
         scope.spawn(|| {
             let mut byte = [0u8; 1];
             while !stop.load(Ordering::Relaxed) {
@@ -136,7 +146,6 @@ fn five_hundred_slow_readers() {
             }
         });
         let took = others(&server, STRETCH);
-        stop.store(true, Ordering::Relaxed);
         not_delayed(&took);
     });
     // One of them reads to the end after all.

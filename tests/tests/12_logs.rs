@@ -38,9 +38,8 @@ fn the_access_log_has_each_request_once_and_can_be_rotated() {
     let old = log.with_extension("log.1");
     fs::rename(&log, &old).expect("renamed");
     server.signal(Signal::USR1);
-    wait_until("the log is opened anew", Duration::from_secs(5), || {
-        log.exists()
-    });
+    // Nobody hears when the signal has arrived: the log is opened anew at once or with its next line.
+    std::thread::sleep(Duration::from_millis(300));
     server.get("/pid.php?tag=second").expect(200);
     wait_until("it is written to", Duration::from_secs(5), || {
         text().contains("tag=second")

@@ -14,8 +14,12 @@ use crate::options::{Command, CommandLine, ServeOptions};
 pub fn parse_command_line() -> Result<ServeOptions, ExitCode> {
     let arguments: Vec<OsString> = std::env::args_os().collect();
     parse(&arguments).map_err(|error| {
-        // Nothing can be done if the terminal is gone.
-        let _ = error.print();
+        if error.use_stderr() {
+            eprintln!("baton: {}; see `baton serve --help`", one_line(&error));
+        } else {
+            // Help or the version; nothing can be done if the terminal is gone.
+            let _ = error.print();
+        }
         ExitCode::from(error.exit_code() as u8)
     })
 }
@@ -102,7 +106,9 @@ fn one_line(error: &clap::Error) -> String {
         .map(str::trim)
         .filter(|line| !line.is_empty())
         .collect();
-    let useful = lines.iter().take_while(|line| !line.starts_with("Usage"));
+    let useful = lines
+        .iter()
+        .take_while(|line| !line.starts_with("Usage") && !line.starts_with("For more information"));
     useful
         .copied()
         .collect::<Vec<_>>()

@@ -38,7 +38,11 @@ impl Process {
 
     /// The thread of that number, for the calling operating-system thread, once.
     pub fn attach(&self, index: u32) -> Option<Thread<'_>> {
-        if self.attached.get(index as usize)?.swap(true, Ordering::Relaxed) {
+        if self
+            .attached
+            .get(index as usize)?
+            .swap(true, Ordering::Relaxed)
+        {
             return None;
         }
         do_not_preempt_the_front();

@@ -12,7 +12,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -75,6 +75,36 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((front, other))
 }
 
+/// Nothing that is sent to this end arrives any more, and what is sent along is let go by the sender: a descriptor may be
+/// of a kind that is slow to close. That the other end is closed is still told.
+pub fn hear_no_more(socket: BorrowedFd<'_>) -> io::Result<()> {
+    // BPF: keep 0 bytes of each message, which is to drop it.
+    let mut drop_all = libc::sock_filter {
+        code: (libc::BPF_RET | libc::BPF_K) as u16,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    };
+    let program = libc::sock_fprog {
+        len: 1,
+        filter: &mut drop_all,
+    };
+    // SAFETY: `program` and its one instruction live until the call returns; the kernel copies both.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const program).cast(),
+            size_of_val(&program) as libc::socklen_t,
+        )
+    };
+    match result {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// Sends one message. With `wait` false, `WouldBlock` if the peer does not read.
 pub fn send(
     socket: BorrowedFd<'_>,
@@ -107,14 +137,24 @@ pub fn send(
 /// Receives one message. `None`: the other end is closed. `WouldBlock` if `wait` is false and
 /// there is none; `InvalidData` for what is no message, or one that was cut off.
 pub fn receive(socket: BorrowedFd<'_>, wait: bool) -> io::Result<Option<Message>> {
-    let mut fixed = [0; FIXED_BYTES];
-    let mut text = Vec::new();
-    // Peeking tells the length, so that short messages cost no large buffer.
     let flags = if wait {
         RecvFlags::empty()
     } else {
         RecvFlags::DONTWAIT
     };
+    receive_with(socket, flags)
+}
+
+/// As [`receive`] without waiting, and the message stays where it is. Its descriptors are copies: to drop them is not to
+/// close what they stand for, which may take as long as the sender likes.
+pub fn look(socket: BorrowedFd<'_>) -> io::Result<Option<Message>> {
+    receive_with(socket, RecvFlags::DONTWAIT | RecvFlags::PEEK)
+}
+
+fn receive_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<Option<Message>> {
+    let mut fixed = [0; FIXED_BYTES];
+    let mut text = Vec::new();
+    // Peeking tells the length, so that short messages cost no large buffer.
     let mut probe = [0; FIXED_BYTES];
     let (_, len) = rustix::io::retry_on_intr(|| {
         rustix::net::recv(
@@ -195,6 +235,33 @@ mod tests {
         assert_eq!(message.text, b"no such script");
         assert_eq!(message.descriptors.len(), 2);
         assert_eq!(message.pid, Some(rustix::process::getpid()));
+    }
+
+    #[test]
+    fn a_deaf_end_hears_the_end_only() {
+        let (front, other) = pair().expect("socketpair");
+        hear_no_more(front.as_fd()).expect("a filter");
+        let (reader, writer) = rustix::pipe::pipe().expect("pipe");
+        let sent = send(
+            other.as_fd(),
+            Kind::Hello,
+            (1, 0),
+            &[],
+            &[writer.as_fd()],
+            false,
+        );
+        assert!(sent.is_ok());
+        drop(writer);
+        // Nobody holds the descriptor that was sent along.
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
+        let nothing = receive(front.as_fd(), false)
+            .map(|_| ())
+            .map_err(|e| e.kind());
+        assert_eq!(nothing, Err(io::ErrorKind::WouldBlock));
+        send(front.as_fd(), Kind::Body, (1, 2), &[], &[], false).expect("sent");
+        assert!(receive(other.as_fd(), false).expect("received").is_some());
+        drop(other);
+        assert!(receive(front.as_fd(), false).expect("an end").is_none());
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod app;
 pub mod control;
 #[cfg(not(loom))]
 pub mod front;
+#[cfg_attr(loom, allow(dead_code, reason = "most of its users need a kernel"))]
 pub mod layout;
 #[cfg(not(loom))]
 mod memory;

@@ -3,7 +3,7 @@
 //!
 //! [`wake`], [`slot`] and [`ring`] try one protocol each, [`journey`] tries them together.
 //! `mutants.sh` beside the crate's manifest shows that they would notice: it runs them with each
-//! ordering weakened, each fence and each second look taken away.
+//! ordering weakened, each fence, compare-and-swap and second look taken away.
 //!
 //! The words, and all that is done with them, are the product's own. `front.rs` and `app.rs` are
 //! not: they need a kernel. [`Slot`] does the same steps in the same order on loom's memory, and
@@ -16,15 +16,16 @@
 //!   `preemptions`, only schedules with at most so many involuntary switches were tried.
 //! - Orders that loom does not produce: a load that sees a store of the future (load buffering),
 //!   and a compare-and-swap that fails because it saw an old value. Nor spurious futex wakes.
+//!   Threads change places before an atomic access, never between a fence and what precedes it.
+//! - The sleeper's own stores to its word as what they are: see `wake::mark`.
 //! - Anything that rests on SeqCst accesses, which loom takes for AcqRel; there are none. SeqCst
 //!   fences it does order ([`the_instrument_sees_store_buffering`]), but it lets them synchronize
 //!   as if each were released and acquired by the next, which is more than C++ promises; and so
 //!   do `Futex` and `EventFd`, which are locks inside. A missing Release or Acquire can hide
 //!   behind them, so the tests of `slot` and `ring` use neither.
 //! - That the kernel does what `Futex` and `EventFd` say, and that two mappings of one page are
-//!   one memory. The tests in `tests/` and the journeys run on the real ones.
-//! - A peer that lies. It does not matter here what it writes: the front acts on the outcome of
-//!   its own compare-and-swap and on a checked copy, which plain tests show.
+//!   one memory. The journeys run on the real ones.
+//! - A peer that lies, which is for plain tests and the journeys to show.
 
 mod journey;
 mod ring;
@@ -186,6 +187,10 @@ impl Slot {
         }
     }
 
+    fn is_pending(&self, generation: Generation) -> bool {
+        crate::slot::is_pending(&self.state, generation)
+    }
+
     fn retract(&self, generation: Generation) -> bool {
         crate::slot::retract(&self.state, generation)
     }
@@ -194,9 +199,10 @@ impl Slot {
         crate::ring::observe(&self.reply, generation, consumed).expect("nobody lies here")
     }
 
+    /// The thread is through with the request.
     fn is_over(&self, generation: Generation, consumed: u64) -> bool {
         self.progress(generation, consumed)
-            .is_some_and(|progress| progress.end != End::Open)
+            .is_some_and(|progress| matches!(progress.end, End::Finished | End::Abandoned))
     }
 
     fn consume(&self, consumed: u64) {

@@ -49,6 +49,19 @@ pub struct Progress {
     pub end: End,
 }
 
+impl Progress {
+    /// Whether an honest app can say this after `earlier`: bytes are not unsaid, nor is an end.
+    #[must_use]
+    pub fn can_follow(self, earlier: Self) -> bool {
+        let end = match earlier.end {
+            End::Open => true,
+            End::Complete => matches!(self.end, End::Finished | End::Abandoned),
+            End::Finished | End::Abandoned => false,
+        };
+        self == earlier || (end && self.written >= earlier.written)
+    }
+}
+
 /// App: `written` bytes of `generation` may be read, and whether they are all.
 #[inline]
 pub(crate) fn publish(word: &AtomicU64, generation: Generation, progress: Progress) {
@@ -154,6 +167,23 @@ mod tests {
             Err(Nonsense)
         );
         assert_eq!(observe(&tagged(WRITTEN_MASK), generation, 0), Err(Nonsense));
+    }
+
+    #[test]
+    fn what_was_said_stays_said() {
+        let said = |written, end| Progress { written, end };
+        let open = said(10, End::Open);
+        assert!(open.can_follow(open));
+        assert!(said(20, End::Open).can_follow(open));
+        assert!(said(10, End::Complete).can_follow(open));
+        assert!(!said(9, End::Finished).can_follow(open));
+        assert!(said(10, End::Finished).can_follow(said(10, End::Complete)));
+        assert!(!said(20, End::Open).can_follow(said(10, End::Complete)));
+        for end in [End::Finished, End::Abandoned] {
+            assert!(said(10, end).can_follow(said(10, end)));
+            assert!(!said(20, end).can_follow(said(10, end)));
+            assert!(!said(10, End::Complete).can_follow(said(10, end)));
+        }
     }
 
     #[test]

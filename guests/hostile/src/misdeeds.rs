@@ -26,7 +26,7 @@ use crate::zygote::{exit_now, fork, send_raw};
 /// One process in so many is honest while there is no peace.
 const HONEST_ONE_IN: usize = 2;
 /// A hostile process that is not killed ends after so long, so that others have their turn.
-const LIFE_MS: usize = 1500;
+const LIFE_MS: usize = 800;
 
 type Misdeed = fn(&'static App, Random);
 
@@ -66,12 +66,12 @@ pub fn live(app: App, mut random: Random) {
         None => random.of(&MISDEEDS),
     };
     if random.one_in(HONEST_ONE_IN) {
-        let requests = 20 + random.next() % 200;
+        let requests = 20 + random.next() % 100;
         return app.serve_honestly(requests);
     }
     eprintln!("misdeed {name}");
     let app: &'static App = Box::leak(Box::new(app));
-    let life_ms = 300 + random.below(LIFE_MS) as u64;
+    let life_ms = 100 + random.below(LIFE_MS) as u64;
     let status = random.below(256) as i32;
     // Where `fork` wants a single thread the misdeed itself sees to its end.
     if !matches!(name, "children" | "lingering_socket") {
@@ -243,16 +243,8 @@ fn odd_head(random: &mut Random) -> Vec<u8> {
     if random.one_in(2) {
         // One of: length in all, number of headers, length of a name, length of a value.
         let at = random.of(&[0, 6, 8, 10]);
-        let lie = random.of(&[
-            0,
-            1,
-            7,
-            8,
-            0xffff,
-            0x7fff_ffff,
-            u32::MAX,
-            random.next() as u32,
-        ]);
+        let any = random.next() as u32;
+        let lie = random.of(&[0, 1, 7, 8, 0xffff, 0x7fff_ffff, u32::MAX, any]);
         let size = if at == 0 || at == 10 { 4 } else { 2 };
         if let Some(place) = bytes.get_mut(at..at + size) {
             place.copy_from_slice(&lie.to_ne_bytes()[..size]);
@@ -437,7 +429,7 @@ fn lingering_socket(app: &'static App, mut random: Random) {
         rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60)))?;
         if fork()?.is_none() {
             drop(stream);
-            sleep(Duration::from_secs(30));
+            app.sleep_while_front_lives(Duration::from_secs(60));
             drop(listener);
             exit_now(0);
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use baton_handoff::app::{Body, ReplyWriter, Segment, Taken};
 use baton_handoff::control::{self, Kind, Message};
@@ -10,6 +11,7 @@ use baton_handoff::reply;
 use baton_handoff::request::{Field, Head};
 use baton_handoff::ring::End;
 use rustix::mm::ProtFlags;
+use rustix::process::Pid;
 
 use crate::raw::{Raw, UP_BYTES};
 
@@ -24,10 +26,11 @@ pub struct App {
     pub flags_file: OwnedFd,
     pub knockers: Vec<OwnedFd>,
     control: Mutex<Option<OwnedFd>>,
+    front: Option<Pid>,
 }
 
 impl App {
-    pub fn new(message: Message) -> io::Result<Self> {
+    pub fn new(message: Message, front: Option<Pid>) -> io::Result<Self> {
         let mut descriptors = message.descriptors.into_iter();
         let mut next = || descriptors.next().ok_or(io::ErrorKind::UnexpectedEof);
         let (down_file, up_file, flags_file) = (next()?, next()?, next()?);
@@ -48,7 +51,20 @@ impl App {
             flags_file,
             knockers,
             control: Mutex::new(Some(control)),
+            front,
         })
+    }
+
+    /// For children, which nobody kills: sleeps, but not for longer than the front lives.
+    pub fn sleep_while_front_lives(&self, bound: Duration) {
+        let start = Instant::now();
+        let lives = || {
+            let found = self.front.map(rustix::process::test_kill_process);
+            !matches!(found, None | Some(Err(rustix::io::Errno::SRCH)))
+        };
+        while start.elapsed() < bound && lives() {
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 
     pub fn with_control<R>(

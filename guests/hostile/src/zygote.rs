@@ -97,7 +97,7 @@ fn become_process(message: Message, front: Option<Pid>, mut random: Random, peac
     }
     let Ok(()) = die_with(front) else { exit_now(1) };
     let number = message.a;
-    let Ok(app) = App::new(message) else {
+    let Ok(app) = App::new(message, front) else {
         exit_now(1)
     };
     if !peaceful && random.one_in(30) {
@@ -126,7 +126,7 @@ fn bad_birth(app: &App, number: u64, random: &mut Random) {
                 let _ = app.hello(number);
                 exit_now(5)
             }
-            std::thread::sleep(Duration::from_secs(20));
+            app.sleep_while_front_lives(Duration::from_secs(30));
             exit_now(6)
         }
         _ => {

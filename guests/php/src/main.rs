@@ -1,10 +1,12 @@
-//! The app process for PHP. All of it is C, in `csrc`, since PHP's interface is made of C macros; this file hands over the
-//! arguments and links the guest's side of the handoff, which the C code calls through `baton_guest.h`.
+//! The app process for PHP. All of it is C, in `csrc`, since PHP's interface is made of C macros; this file starts it and
+//! links the guest's side of the handoff, which the C code calls through `baton_guest.h`.
+//!
+//! There is no Rust `main`: what Rust's start-up does to signals (it catches SIGSEGV to tell a stack overflow) would
+//! change what PHP and its extensions see.
 
-use std::ffi::{CString, c_char, c_int};
-use std::os::unix::ffi::OsStringExt;
-use std::process::exit;
-use std::ptr;
+#![no_main]
+
+use std::ffi::{c_char, c_int};
 
 use baton_guest as _; // for the symbols of its C interface
 
@@ -12,18 +14,10 @@ unsafe extern "C" {
     fn baton_php_main(argc: c_int, argv: *mut *mut c_char) -> c_int;
 }
 
-fn main() {
-    // An argument of a process holds no NUL byte, so none is lost here.
-    let arguments: Vec<CString> = std::env::args_os()
-        .filter_map(|a| CString::new(a.into_vec()).ok())
-        .collect();
-    let mut argv: Vec<*mut c_char> = arguments
-        .iter()
-        .map(|a| a.as_ptr().cast_mut())
-        .chain([ptr::null_mut()])
-        .collect();
-    let argc = c_int::try_from(arguments.len()).unwrap_or(c_int::MAX);
-    // SAFETY: argv is NULL-terminated, and it and its strings outlive the call. PHP wants the main thread and gets it; no other
-    // thread runs.
-    exit(unsafe { baton_php_main(argc, argv.as_mut_ptr()) })
+/// # Safety
+/// Called once, by the C runtime, with what it gives to every `main`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char) -> c_int {
+    // SAFETY: handed on as they came, on the main thread.
+    unsafe { baton_php_main(argc, argv) }
 }

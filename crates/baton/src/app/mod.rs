@@ -100,7 +100,7 @@ pub enum Message {
     /// A process is there: listen to its knocks.
     ProcessUp(std::sync::Arc<Process>),
     /// A process has ended: answer what it was running.
-    ProcessGone(u64),
+    ProcessGone(std::sync::Arc<Process>),
     /// Another thread has handed a request of this I/O thread to a place, and offered it.
     Adopt(Box<crate::gateway::Running>),
     /// A request of this I/O thread waited too long.

@@ -27,6 +27,8 @@ pub struct Process {
     request: AtomicU64,
     offered: AtomicBool,
     dead: AtomicBool,
+    /// Offers in a row that lay untaken.
+    untaken: AtomicU32,
 }
 
 /// Where a request can be put: a slot of a process.
@@ -69,6 +71,7 @@ impl Process {
             request: AtomicU64::new(0),
             offered: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            untaken: AtomicU32::new(0),
         }
     }
 
@@ -134,6 +137,19 @@ impl Process {
         for thread in 0..self.segment.geometry().threads {
             self.segment.stop(thread);
         }
+    }
+
+    /// It has answered a request.
+    pub fn takes_requests(&self) {
+        // Most often it is 0, and the line stays shared between the I/O threads.
+        if self.untaken.load(Ordering::Relaxed) != 0 {
+            self.untaken.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// An offer lay untaken for too long; how many in a row.
+    pub fn count_untaken(&self) -> u32 {
+        self.untaken.fetch_add(1, Ordering::Relaxed) + 1
     }
 
     pub fn mark_dead(&self) {

@@ -12,7 +12,7 @@ use baton_dispatch::{Backoff, Released, ThreadId};
 use baton_handoff::control::{self, Kind};
 use baton_handoff::front::IoFlags;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 
 use super::lines::Pipe;
 use super::process::{Place, Process};
@@ -22,6 +22,8 @@ use crate::gateway::Running;
 
 /// A zygote that does not get ready, or a process that does not say hello, is killed.
 const START_MS_MAX: u64 = 30_000;
+/// A zygote that was asked for a process is stopped or hangs if there is none after this time.
+const FORK_MS_MAX: u64 = 5_000;
 /// Forks under way at once: the zygote makes one after the other anyway.
 const NASCENT_MAX: usize = 64;
 
@@ -242,9 +244,8 @@ impl Supervisor {
         }
         match &self.zygote {
             ZygoteState::Loading { zygote, since_ms } if now_ms >= since_ms + START_MS_MAX => {
-                let pid = zygote.pid;
+                zygote.kill();
                 self.zygote_failed("it was not ready within 30 s");
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
             }
             ZygoteState::Loading { since_ms, .. } => sooner(since_ms + START_MS_MAX),
             ZygoteState::Ready(_) if self.missing() > 0 => {
@@ -258,23 +259,11 @@ impl Supervisor {
         if let ZygoteState::Wanted { not_before_ms } = self.zygote {
             sooner(not_before_ms);
         }
-        let overdue = |(_, since_ms): &&(Nascent, u64)| now_ms >= *since_ms + START_MS_MAX;
-        let late: Vec<_> = self
-            .nascent
-            .values()
-            .filter(overdue)
-            .map(|(nascent, _)| nascent.number)
-            .collect();
-        for number in late {
-            self.nascent_failed(number, "it did not start within 30 s");
-        }
-        if let Some(first_ms) = self
-            .nascent
-            .values()
-            .map(|(_, since_ms)| since_ms + START_MS_MAX)
-            .min()
-        {
-            sooner(first_ms);
+        let oldest_ms = self.nascent.values().map(|(_, since_ms)| *since_ms).min();
+        match oldest_ms.map(|since_ms| since_ms + FORK_MS_MAX) {
+            Some(late_ms) if now_ms >= late_ms => self.zygote_stuck(),
+            Some(late_ms) => sooner(late_ms),
+            None => {}
         }
         next_ms
     }
@@ -304,7 +293,13 @@ impl Supervisor {
         else {
             return;
         };
-        match control::receive(zygote.control.as_fd(), false) {
+        let looked = control::look(zygote.control.as_fd()).and_then(|message| match message {
+            Some(message) if !message.descriptors.is_empty() => {
+                Err(std::io::ErrorKind::InvalidData.into())
+            }
+            _ => control::receive(zygote.control.as_fd(), false),
+        });
+        match looked {
             Ok(Some(message)) => match message.kind {
                 Kind::Ready => self.zygote_ready(),
                 Kind::Failed => self.zygote_failed(&String::from_utf8_lossy(&message.text)),
@@ -315,10 +310,19 @@ impl Supervisor {
             },
             Ok(None) => self.zygote_ended(),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            Err(error) => tracing::warn!(
-                app = self.app.project.name,
-                "the zygote talks nonsense: {error}"
-            ),
+            // Killed with messages unread.
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {
+                self.zygote_ended()
+            }
+            // Among them one too long to be received: it would lie there for ever.
+            Err(error) => {
+                tracing::error!(
+                    app = self.app.project.name,
+                    "the zygote talks nonsense, killing it: {error}"
+                );
+                zygote.kill();
+                self.zygote_ended();
+            }
         }
     }
 
@@ -341,6 +345,10 @@ impl Supervisor {
 
     /// The control socket is closed: it has ended, or will in a moment.
     fn zygote_ended(&mut self) {
+        if self.stopping.is_some() {
+            let not_before_ms = self.now_ms();
+            return self.replace_zygote(not_before_ms);
+        }
         match &mut self.zygote {
             ZygoteState::Loading { zygote, .. } => {
                 let mut last = None;
@@ -349,29 +357,36 @@ impl Supervisor {
                 self.zygote_failed(&explain(&reason));
             }
             ZygoteState::Ready(zygote) => {
-                let pid = zygote.pid;
                 tracing::warn!(
                     app = self.app.project.name,
                     "the zygote has ended; starting another"
                 );
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
+                zygote.kill();
                 self.zygote_backoff.succeeded();
-                self.zygote = ZygoteState::Wanted {
-                    not_before_ms: self.now_ms(),
-                };
-                self.abandon_nascent();
+                let not_before_ms = self.now_ms();
+                self.replace_zygote(not_before_ms);
             }
             ZygoteState::Wanted { .. } => {}
         }
     }
 
+    /// It was asked for a process, and there is none.
+    fn zygote_stuck(&mut self) {
+        if let ZygoteState::Ready(zygote) = &self.zygote {
+            tracing::warn!(
+                app = self.app.project.name,
+                "the zygote does not fork; starting another"
+            );
+            zygote.kill();
+        }
+        let not_before_ms = self.now_ms();
+        self.replace_zygote(not_before_ms);
+    }
+
     fn zygote_failed(&mut self, reason: &str) {
         let now_ms = self.now_ms();
         let retry_ms = self.zygote_backoff.failed(now_ms);
-        self.zygote = ZygoteState::Wanted {
-            not_before_ms: retry_ms,
-        };
-        self.abandon_nascent();
+        self.replace_zygote(retry_ms);
         if let Some(first_start) = self.first_start.take() {
             // The front gives up, and says why.
             let _ = first_start.send(Err(reason.to_owned()));
@@ -387,6 +402,16 @@ impl Supervisor {
             self.app.set_down(true);
             self.post_all(|| Message::AppDown);
         }
+    }
+
+    fn replace_zygote(&mut self, not_before_ms: u64) {
+        let wanted = ZygoteState::Wanted { not_before_ms };
+        if let ZygoteState::Loading { zygote, .. } | ZygoteState::Ready(zygote) =
+            std::mem::replace(&mut self.zygote, wanted)
+        {
+            self.let_go(zygote.control, zygote.stderr);
+        }
+        self.abandon_nascent();
     }
 
     fn read_zygote_stderr(&mut self) {
@@ -447,11 +472,14 @@ impl Supervisor {
 
     /// Forks that a dead zygote was asked for may have come to nothing.
     fn abandon_nascent(&mut self) {
-        self.nascent.clear();
+        for (_, (nascent, _)) in std::mem::take(&mut self.nascent) {
+            self.let_go(nascent.control, nascent.stderr);
+        }
     }
 
     fn nascent_failed(&mut self, number: u64, reason: &str) {
-        if self.nascent.remove(&number).is_some() {
+        if let Some((nascent, _)) = self.nascent.remove(&number) {
+            self.let_go(nascent.control, nascent.stderr);
             self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
             tracing::error!(
                 app = self.app.project.name,
@@ -462,8 +490,8 @@ impl Supervisor {
 
     fn hear_process(&mut self, number: u64) {
         if let Some((nascent, _)) = self.nascent.get(&number) {
-            match control::receive(nascent.control.as_fd(), false) {
-                Ok(Some(message)) if message.kind == Kind::Hello => match message.pid {
+            match control::look(nascent.control.as_fd()) {
+                Ok(Some(message)) if is_mere(&message, Kind::Hello) => match message.pid {
                     Some(pid) => self.process_up(number, pid),
                     None => self.nascent_failed(number, "its hello had no sender"),
                 },
@@ -485,6 +513,27 @@ impl Supervisor {
             Ok(pidfd) => pidfd,
             Err(error) => return self.nascent_failed(number, &format!("pid {pid:?}: {error}")),
         };
+        // Only a child of ours can be reaped, and only once: anybody else's end would never be heard of.
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if let Err(error) = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), look) {
+            return self.nascent_failed(number, &format!("pid {pid:?} is no child: {error}"));
+        }
+        if self.by_pid.contains_key(&pid) {
+            return self.nascent_failed(number, &format!("pid {pid:?} said hello twice"));
+        }
+        let Some((nascent, _)) = self.nascent.get(&number) else {
+            return;
+        };
+        // It has nothing more to say, and application code runs from now on. With nothing in it, its socket can be
+        // closed on any thread.
+        let control = nascent.control.as_fd();
+        let is_silent = control::hear_no_more(control).is_ok()
+            && control::receive(control, false).is_ok()
+            && !matches!(control::look(control), Ok(Some(_)));
+        if !is_silent {
+            let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+            return self.nascent_failed(number, "it said more than hello; killed");
+        }
         let Some((nascent, _)) = self.nascent.remove(&number) else {
             return;
         };
@@ -571,7 +620,10 @@ impl Supervisor {
             dispatcher.remove(*thread);
         }
         drop(dispatcher);
-        self.post_all(|| Message::ProcessGone(number));
+        // Requests may keep the process's descriptors open for as long as their clients read, and this one would be
+        // ready all that time.
+        let _ = epoll::delete(&self.epoll, member.process.control());
+        self.post_all(|| Message::ProcessGone(member.process.clone()));
         if self.stopping.is_some() {
             return;
         }
@@ -584,6 +636,21 @@ impl Supervisor {
         );
         if !member.process.was_offered() {
             self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
+        }
+    }
+
+    /// Drops a control socket on a thread of its own. Closing it closes what lies in it unread, and that may be another
+    /// socket that lingers: for minutes, if whoever sent it wants that.
+    fn let_go(&self, control: OwnedFd, stderr: super::lines::Lines) {
+        // Until it is closed it would be ready, with nobody to look.
+        let _ = epoll::delete(&self.epoll, &control);
+        let _ = epoll::delete(&self.epoll, stderr.pipe());
+        let closing = std::thread::Builder::new()
+            .name("closer".into())
+            .stack_size(64 * 1024)
+            .spawn(move || drop(control));
+        if let Err(error) = closing {
+            tracing::error!("cannot start a thread that closes a socket: {error}");
         }
     }
 
@@ -642,6 +709,11 @@ impl Supervisor {
         }
         Some(now_ms + 100)
     }
+}
+
+/// The kind, and nothing sent along.
+fn is_mere(message: &control::Message, kind: Kind) -> bool {
+    message.kind == kind && message.descriptors.is_empty()
 }
 
 /// The clock that the I/O threads use, for the dispatcher's times.

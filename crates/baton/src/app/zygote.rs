@@ -13,7 +13,7 @@ use baton_handoff::front::{IoFlags, Segment};
 use baton_handoff::layout::Geometry;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Pid;
+use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::App;
 use super::lines::Lines;
@@ -23,6 +23,8 @@ const GUEST: &str = "baton-php";
 
 pub struct Zygote {
     pub pid: Pid,
+    /// Names the process even when its number has been given to another.
+    pidfd: OwnedFd,
     pub control: OwnedFd,
     pub stderr: Lines,
 }
@@ -56,8 +58,11 @@ impl Zygote {
         .map_err(failed)?;
         // The supervisor reaps it with all other children; `child` is only a number here.
         let pid = Pid::from_child(&child);
+        let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            .map_err(|error| failed(error.into()))?;
         Ok(Self {
             pid,
+            pidfd,
             control,
             stderr: Lines::new(reader),
         })
@@ -91,12 +96,16 @@ impl Zygote {
             false,
         )?;
         Ok(Nascent {
-            number,
             segment,
             control,
             stderr: Lines::new(reader),
             knockers,
         })
+    }
+
+    pub fn kill(&self) {
+        // It may have ended already: then there is nothing to kill.
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 
     pub fn stop(&self) {
@@ -107,7 +116,6 @@ impl Zygote {
 
 /// An app process that has been asked for and has not said hello.
 pub struct Nascent {
-    pub number: u64,
     pub segment: Segment,
     pub control: OwnedFd,
     pub stderr: Lines,

@@ -13,6 +13,9 @@ use rustix::process::Signal;
 
 use crate::app::{App, Message, Pending, Place};
 
+/// More informational heads in front of a reply are no reply: each costs the front a system call.
+const INFORMATIONAL_HEADS_MAX: u32 = 100;
+
 /// The front's record of an offer: the truth about who has which request.
 pub struct Running {
     pub pending: Pending,
@@ -30,6 +33,9 @@ pub struct Running {
     consumed: u64,
     /// What was acted upon last.
     seen: Option<Progress>,
+    /// Its process has ended: what was seen is all there will be, whatever a child of the process writes.
+    is_frozen: bool,
+    informational_heads: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +103,8 @@ impl Running {
             is_offered,
             consumed: 0,
             seen: None,
+            is_frozen: false,
+            informational_heads: 0,
         }
     }
 
@@ -114,6 +122,9 @@ impl Running {
     /// Whether the app has said something that was not acted upon.
     #[inline]
     pub fn has_news(&self) -> bool {
+        if self.is_frozen {
+            return false;
+        }
         match self.slot().progress(self.generation, self.consumed) {
             Ok(progress) => progress != self.seen,
             Err(Nonsense) => true,
@@ -123,12 +134,26 @@ impl Running {
     /// What the app says of the reply, if that is news.
     #[inline]
     pub fn news(&mut self) -> Result<Option<Progress>, Nonsense> {
+        if self.is_frozen {
+            return Ok(None);
+        }
         let progress = self.slot().progress(self.generation, self.consumed)?;
         if progress == self.seen {
             return Ok(None);
         }
+        match (self.seen, progress) {
+            (None, _) => self.place.process.takes_requests(),
+            (Some(seen), Some(progress)) if progress.can_follow(seen) => {}
+            // It has unsaid what it said. Acting on that could run the request twice.
+            (Some(_), _) => return Err(Nonsense),
+        }
         self.seen = progress;
         Ok(progress)
+    }
+
+    /// No news will be heard from now on.
+    pub fn freeze(&mut self) {
+        self.is_frozen = true;
     }
 
     /// What was acted upon last: for going on when the client has room again.
@@ -169,9 +194,18 @@ impl Running {
         self.slot()
             .copy(self.consumed + reply::LENGTH_BYTES as u64, rest, copy);
         self.consumed += len as u64;
-        reply::Head::decode(copy)
-            .map(TakenHead::Whole)
-            .ok_or(Nonsense)
+        let head = reply::Head::decode(copy).ok_or(Nonsense)?;
+        if head.is_informational() {
+            self.informational_heads += 1;
+            if self.informational_heads > INFORMATIONAL_HEADS_MAX {
+                return Err(Nonsense);
+            }
+            // Behind the last of them the thread may be waiting for room to begin its reply.
+            if progress.end == End::Open {
+                self.slot().consume(self.consumed);
+            }
+        }
+        Ok(TakenHead::Whole(head))
     }
 
     /// Body bytes that may be read.

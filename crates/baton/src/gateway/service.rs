@@ -263,10 +263,8 @@ impl Gateway {
     fn go_on(&mut self, io: &mut Io, at: usize, progress: Progress) -> Followed {
         let running = &mut self.running[at];
         if running.client == Client::Gone {
-            return match running.swallow(progress) {
-                true => self.release(io, at),
-                false => Followed::Stays,
-            };
+            let is_through = running.swallow(progress);
+            return self.go_on_alone(io, at, is_through);
         }
         let conn = running.pending.conn;
         while running.stage == Stage::Head {
@@ -299,7 +297,7 @@ impl Gateway {
             (Push::Done, End::Finished) => self.release(io, at),
             (Push::Done, End::Complete) => {
                 running.detach_client();
-                Followed::Stays
+                self.go_on_alone(io, at, false)
             }
             (Push::Done | Push::Blocked, _) => Followed::Stays,
             (Push::Closed, _) => self.client_left(io, at),
@@ -310,10 +308,23 @@ impl Gateway {
     fn client_left(&mut self, io: &mut Io, at: usize) -> Followed {
         let running = &mut self.running[at];
         running.forget_client();
-        match running.seen() {
-            Some(progress) if running.swallow(progress) => self.release(io, at),
-            _ => Followed::Stays,
+        let is_through = running
+            .seen()
+            .is_some_and(|progress| running.swallow(progress));
+        self.go_on_alone(io, at, is_through)
+    }
+
+    /// Nobody waits for the reply. If the thread is not through it goes on, unless it is dead: then nothing would ever
+    /// be heard of it again.
+    fn go_on_alone(&mut self, io: &mut Io, at: usize, is_through: bool) -> Followed {
+        if is_through {
+            return self.release(io, at);
         }
+        if self.running[at].place.process.is_dead() {
+            self.fail(io, at);
+            return Followed::Left;
+        }
+        Followed::Stays
     }
 
     /// The process has written what cannot be true. It has lost its senses, or means harm.
@@ -389,7 +400,13 @@ impl Gateway {
 
     /// A process has ended: its last replies are delivered, untaken requests go back to the queue,
     /// the others fail.
-    fn process_gone(&mut self, io: &mut Io, number: u64) {
+    fn process_gone(&mut self, io: &mut Io, process: &Process) {
+        let number = process.number;
+        if let Some(knocker) = process.knocker(self.index) {
+            // A child of the process may hold the other end, and knock for as long as it lives. An error means that
+            // it was never registered.
+            let _ = io.deregister(knocker);
+        }
         let mut at = 0;
         while at < self.running.len() {
             if self.running[at].place.process.number != number
@@ -411,9 +428,14 @@ impl Gateway {
             && self.running[at].seen().is_some_and(is_complete)
         {
             // All there; the client is slow. The segment stays until it has read it.
+            self.running[at].freeze();
             return Followed::Stays;
         }
-        if self.running[at].seen().is_none() && self.running[at].retract() {
+        // Whoever is gone may have been answered, and its connection be with another request by now.
+        if self.running[at].client == Client::There
+            && self.running[at].seen().is_none()
+            && self.running[at].retract()
+        {
             let running = self.running.swap_remove(at);
             self.resubmit(io, running.pending, running.queued_since_ms);
         } else {
@@ -444,7 +466,9 @@ impl Gateway {
 
     fn check_running(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = &mut self.running[at];
-        if now_ms >= running.offered_ms + self.app.options.offer_ms
+        let take_back_ms = running.offered_ms + self.app.options.offer_ms;
+        // Over its deadline and not taken: the process is not to blame.
+        if now_ms >= take_back_ms.min(running.pending.deadline_ms)
             && running.is_untaken()
             && running.retract()
         {
@@ -466,6 +490,11 @@ impl Gateway {
     #[cold]
     fn take_back(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = self.running.swap_remove(at);
+        let untaken_max = STALLED_MS_MAX / self.app.options.offer_ms.max(1);
+        if u64::from(running.place.process.count_untaken()) >= untaken_max.max(2) {
+            // It looks as if it went back to sleep each time, and never takes anything.
+            self.kill_stalled(&running.place.process);
+        }
         let stalled = Stalled {
             place: running.place,
             thread: running.thread,
@@ -524,18 +553,23 @@ impl Gateway {
                 continue;
             }
             if now_ms >= stalled.since_ms + STALLED_MS_MAX {
-                tracing::warn!(
-                    app = self.app.project.name,
-                    pid = stalled.place.process.pid.as_raw_nonzero().get(),
-                    "a process does not take requests; killing it"
-                );
-                stalled.place.process.signal(Signal::KILL);
+                self.kill_stalled(&stalled.place.process);
                 self.stalled.swap_remove(at);
                 continue;
             }
             self.check_by(now_ms + 10);
             at += 1;
         }
+    }
+
+    #[cold]
+    fn kill_stalled(&self, process: &Process) {
+        tracing::warn!(
+            app = self.app.project.name,
+            pid = process.pid.as_raw_nonzero().get(),
+            "a process does not take requests; killing it"
+        );
+        process.signal(Signal::KILL);
     }
 
     fn expire_queue(&mut self, io: &mut Io, now_ms: u64) {
@@ -584,6 +618,11 @@ impl Service for Gateway {
     type Message = Message;
 
     fn request(&mut self, io: &mut Io, conn: ConnId, request: Request<'_>) {
+        if request.head.path == "*" {
+            // RFC 9110, section 9.3.7: about the server, not about a resource.
+            let allow = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH".as_slice();
+            return io.respond(conn, 204, None, [(b"Allow".as_slice(), allow)], b"");
+        }
         let Some(path) = UrlPath::parse(request.head.path) else {
             return refuse(io, conn, 400, "The path is not valid.\n");
         };
@@ -605,7 +644,7 @@ impl Service for Gateway {
     fn message(&mut self, io: &mut Io, message: Message) {
         match message {
             Message::ProcessUp(process) => self.process_up(io, &process),
-            Message::ProcessGone(number) => self.process_gone(io, number),
+            Message::ProcessGone(process) => self.process_gone(io, &process),
             Message::Adopt(running) => {
                 let is_dead = running.place.process.is_dead();
                 let conn = running.pending.conn;

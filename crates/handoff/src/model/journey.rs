@@ -8,7 +8,7 @@ use crate::layout::RING_BYTES;
 use crate::ring::End;
 use crate::slot::Generation;
 use crate::sync::Ordering;
-use crate::wake::{IN_EVENT_LOOP, announce, retire};
+use crate::wake::{ASLEEP, IN_EVENT_LOOP, announce, retire};
 
 /// The app's answer to a request: one piece, ten times the request.
 fn serve(slot: &Slot, generation: Generation) {
@@ -71,7 +71,7 @@ fn two_requests_go_there_and_back() {
 /// one of the two is run, and the thread does not sleep through it.
 #[test]
 fn an_offer_that_follows_a_retract_reaches_a_sleeper() {
-    within(3, || {
+    within(4, || {
         let slot = Slot::new();
         let there = slot.clone();
         let app = thread::spawn(move || (there.accept(), there.request.read()));
@@ -85,9 +85,32 @@ fn an_offer_that_follows_a_retract_reaches_a_sleeper() {
     });
 }
 
+/// An I/O thread with too many slots to look through leaves its mark up and goes by the knocks.
+/// Once it has looked through all of them after it put the mark up, a knock comes with each news.
+#[test]
+fn a_mark_that_stays_up_has_each_news_knocked() {
+    exhaustively(|| {
+        let slot = Slot::new();
+        let there = slot.clone();
+        let app = thread::spawn(move || {
+            for (written, end) in [(PIECE_BYTES, End::Open), (2 * PIECE_BYTES, End::Finished)] {
+                piece(&there, written - PIECE_BYTES).write(1);
+                there.publish(first(), written, end);
+                there.knock();
+            }
+        });
+        announce(&slot.asleep, ASLEEP);
+        while !slot.is_over(first(), 0) {
+            slot.knocker.wait();
+            slot.knocker.empty();
+        }
+        app.join().expect("the app ends");
+    });
+}
+
 /// A thread that waits for room is woken by what is read, or by the news that nobody will read.
 fn wait_for_room(client_stays: bool) {
-    within(3, move || {
+    exhaustively(move || {
         let slot = Slot::new();
         let full = RING_BYTES as u64;
         for position in [0, PIECE_BYTES] {

@@ -72,6 +72,7 @@ enum Step {
     NotTaken,
     Taken,
     HalfReplied,
+    Complete,
     Finished,
 }
 
@@ -96,6 +97,9 @@ fn live_until(slot: &Slot, death: Step) -> Step {
         piece(slot, 0).write(1);
         slot.publish(generation, PIECE_BYTES, End::Open);
     }
+    if death >= Step::Complete {
+        slot.publish(generation, PIECE_BYTES, End::Complete);
+    }
     if death == Step::Finished {
         slot.publish(generation, PIECE_BYTES, End::Finished);
     }
@@ -104,13 +108,13 @@ fn live_until(slot: &Slot, death: Step) -> Step {
 
 /// What the front decides once it knows that the process is dead: from now on the words rest.
 fn settle(slot: &Slot) -> Fate {
-    if slot.is_over(first(), 0) {
-        assert_eq!(piece(slot, 0).read(), 1);
-        Fate::Replied
-    } else if slot.retract(first()) {
-        Fate::Queued
-    } else {
-        Fate::Failed
+    match slot.progress(first(), 0) {
+        Some(progress) if matches!(progress.end, End::Complete | End::Finished) => {
+            assert_eq!(piece(slot, 0).read(), 1);
+            Fate::Replied
+        }
+        None if slot.retract(first()) => Fate::Queued,
+        _ => Fate::Failed,
     }
 }
 
@@ -121,14 +125,14 @@ fn die(death: Step, hasty: bool) {
         let there = slot.clone();
         let app = thread::spawn(move || live_until(&there, death));
         slot.place(first(), 1);
-        let back = hasty && slot.retract(first());
+        let back = hasty && slot.is_pending(first()) && slot.retract(first());
         // The pidfd says that the process has ended.
         let came_to = app.join().expect("the app ends");
         let fate = if back { Fate::Queued } else { settle(&slot) };
         let expected = match came_to {
             Step::NotTaken => Fate::Queued,
             Step::Taken | Step::HalfReplied => Fate::Failed,
-            Step::Finished => Fate::Replied,
+            Step::Complete | Step::Finished => Fate::Replied,
         };
         assert_eq!(fate, expected);
         // Decided: there is nothing left that could be taken back a second time.
@@ -142,6 +146,7 @@ fn of_an_app_that_dies_each_request_has_one_fate() {
         Step::NotTaken,
         Step::Taken,
         Step::HalfReplied,
+        Step::Complete,
         Step::Finished,
     ] {
         die(death, false);
