@@ -22,9 +22,6 @@ PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-int
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace apache2-utils
 
-# The handoff's concurrency, searched exhaustively. In a folder of its own: other flags would rebuild everything each time.
-LOOM := RUSTFLAGS="--cfg loom" $(CARGO) test -p baton-handoff --release --lib --target-dir $(TARGET)/loom
-
 .PHONY: build run test test-unit test-loom test-journeys test-fuzz bench fmt lint fuzz install uninstall \
         deps-build deps-test deps-bench clean help
 
@@ -48,8 +45,8 @@ test: deps-build deps-test ## everything that must hold: lint, unit tests, loom,
 test-unit: ## tests that need neither PHP nor a socket to the outside
 	$(CARGO) test
 
-test-loom: ## the lock-free parts under every interleaving
-	$(LOOM)
+test-loom: ## the lock-free parts under every interleaving, and mutants of them that must fail
+	crates/handoff/mutants.sh
 
 test-journeys: build ## the real binary over real sockets
 	$(CARGO) test -p baton-journeys --release

@@ -237,7 +237,7 @@ fn what_cannot_start_says_why_in_one_line() {
         // Whoever owns it may open the folder again; root reads it anyway, but www-data does not.
         baton_journeys::site::set_mode(&closed, 0o000);
         let arguments = serve(closed.to_str().expect("a plain path"), &free);
-        check(arguments, &["closed"]);
+        check(arguments, &["cannot read", "permission"]);
     });
     baton_journeys::site::set_mode(&site.path("closed"), 0o755);
     for (folder, file, content) in [

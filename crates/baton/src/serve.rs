@@ -68,6 +68,8 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
                     _ if is_draining => {
                         tracing::info!("stopping at once");
                         handle.stop_now();
+                        // `run` waits for it.
+                        drop(signal_supervisor.stop(Duration::ZERO));
                     }
                     _ => {
                         is_draining = true;

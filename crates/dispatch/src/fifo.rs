@@ -4,9 +4,14 @@ use std::collections::VecDeque;
 
 /// Names a waiting request, so that it can be dropped when its client leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Ticket(u64);
+pub struct Ticket {
+    place: u64,
+    /// A place is used again for a request that comes back to the front; this number is not.
+    number: u64,
+}
 
 struct Waiting<R> {
+    number: u64,
     /// `None`: its client left.
     request: Option<R>,
     since_ms: u64,
@@ -16,8 +21,9 @@ struct Waiting<R> {
 /// until it reaches the front.
 pub(crate) struct Fifo<R> {
     waiting: VecDeque<Waiting<R>>,
-    /// The ticket of `waiting[0]`.
+    /// The place of `waiting[0]`.
     first: u64,
+    next_number: u64,
     len: usize,
 }
 
@@ -27,6 +33,7 @@ impl<R> Fifo<R> {
         Self {
             waiting: VecDeque::new(),
             first: 1 << 63,
+            next_number: 0,
             len: 0,
         }
     }
@@ -36,23 +43,30 @@ impl<R> Fifo<R> {
     }
 
     pub(crate) fn push_back(&mut self, request: R, since_ms: u64) -> Ticket {
-        self.waiting.push_back(Waiting {
-            request: Some(request),
-            since_ms,
-        });
-        self.len += 1;
-        Ticket(self.first + self.waiting.len() as u64 - 1)
+        let place = self.first + self.waiting.len() as u64;
+        let (waiting, ticket) = self.enter(request, since_ms, place);
+        self.waiting.push_back(waiting);
+        ticket
     }
 
     /// For a request that was handed over in vain: it goes before all others.
     pub(crate) fn push_front(&mut self, request: R, since_ms: u64) -> Ticket {
-        self.waiting.push_front(Waiting {
+        self.first -= 1;
+        let (waiting, ticket) = self.enter(request, since_ms, self.first);
+        self.waiting.push_front(waiting);
+        ticket
+    }
+
+    fn enter(&mut self, request: R, since_ms: u64, place: u64) -> (Waiting<R>, Ticket) {
+        let number = self.next_number;
+        self.next_number += 1;
+        self.len += 1;
+        let waiting = Waiting {
+            number,
             request: Some(request),
             since_ms,
-        });
-        self.len += 1;
-        self.first -= 1;
-        Ticket(self.first)
+        };
+        (waiting, Ticket { place, number })
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<(R, u64)> {
@@ -65,8 +79,12 @@ impl<R> Fifo<R> {
     }
 
     pub(crate) fn remove(&mut self, ticket: Ticket) -> Option<R> {
-        let at = usize::try_from(ticket.0.checked_sub(self.first)?).ok()?;
-        let request = self.waiting.get_mut(at)?.request.take()?;
+        let at = usize::try_from(ticket.place.checked_sub(self.first)?).ok()?;
+        let waiting = self.waiting.get_mut(at)?;
+        if waiting.number != ticket.number {
+            return None;
+        }
+        let request = waiting.request.take()?;
         self.len -= 1;
         self.drop_holes();
         Some(request)
@@ -105,6 +123,16 @@ mod tests {
             [(0, 0), (1, 1), (2, 2)]
         );
         assert_eq!(fifo.len(), 0);
+    }
+
+    #[test]
+    fn an_old_ticket_does_not_drop_what_came_back_to_its_place() {
+        let mut fifo = Fifo::new();
+        let old = fifo.push_back("handed over", 0);
+        assert_eq!(fifo.pop_front(), Some(("handed over", 0)));
+        let new = fifo.push_front("came back", 0);
+        assert_eq!(fifo.remove(old), None);
+        assert_eq!(fifo.remove(new), Some("came back"));
     }
 
     #[test]

@@ -158,6 +158,10 @@ int baton_php_main(int argc, char **argv)
     if (baton_zygote_drop_privileges() != 0) {
         return fail("cannot change to the app's user: %s", strerror(errno));
     }
+    if (access(baton_setting("root"), R_OK | X_OK) != 0) {
+        return fail("the application's user cannot read %s: check its permissions and those of the folders above it",
+                    baton_setting("root"));
+    }
     atexit(report_early_exit);
     if (start_php() != 0) {
         return 1;

@@ -61,10 +61,17 @@ impl SupervisorHandle {
         first_started.recv().unwrap_or(Ok(()))
     }
 
-    /// Ends all app processes; those that do not end by themselves within the grace are killed.
-    pub fn stop_and_wait(&self, grace: Duration) {
+    /// As [`SupervisorHandle::stop_and_wait`], without waiting. The shortest grace counts.
+    pub fn stop(&self, grace: Duration) -> Receiver<()> {
         let (done, is_done) = channel();
         self.tell(Command::Stop { grace, done });
+        is_done
+    }
+
+    /// Ends all app processes; those that do not end by themselves within the grace are killed.
+    pub fn stop_and_wait(&self, grace: Duration) {
+        let is_done = self.stop(grace);
+        // If it takes too long they die with the front.
         let _ = is_done.recv_timeout(grace + Duration::from_secs(5));
     }
 }

@@ -49,6 +49,8 @@ pub struct Gateway {
     knocked: Vec<u64>,
     /// The app processes have been told to knock.
     is_announced: bool,
+    /// When they were told, some had finished already: they will not knock for that.
+    has_unknocked_news: bool,
     index: usize,
     next_check_ms: u64,
     next_id: u64,
@@ -85,6 +87,7 @@ impl Gateway {
             tickets: Vec::new(),
             knocked: Vec::new(),
             is_announced: false,
+            has_unknocked_news: false,
             index,
             next_check_ms: u64::MAX,
             next_id: first_id,
@@ -237,7 +240,9 @@ impl Gateway {
 
     /// Looks at all running requests, or those of processes that have knocked.
     fn scan(&mut self, io: &mut Io) {
-        let many = self.running.len() > SCAN_SLOTS_MAX && self.is_announced;
+        let many =
+            self.running.len() > SCAN_SLOTS_MAX && self.is_announced && !self.has_unknocked_news;
+        self.has_unknocked_news = false;
         let mut at = 0;
         while at < self.running.len() {
             let skip = many
@@ -732,7 +737,8 @@ impl Service for Gateway {
         }
         self.flags.announce(self.index);
         self.is_announced = true;
-        !self.running.iter().any(Running::has_news)
+        self.has_unknocked_news = self.running.iter().any(Running::has_news);
+        !self.has_unknocked_news
     }
 
     fn awake(&mut self) {
