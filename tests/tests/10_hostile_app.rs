@@ -448,7 +448,7 @@ fn slow_reader(addr: std::net::SocketAddr, seed: u64, number: u64, tally: &Tally
             continue;
         };
         rustix::net::sockopt::set_socket_recv_buffer_size(conn.stream(), 4096).expect("SO_RCVBUF");
-        let (token, size) = (random.token(number), 1_500_000);
+        let (token, size) = (random.token(number), 700_000);
         if conn.send(request_of("GET", &token, size, 0)).is_err() {
             continue;
         }
@@ -456,7 +456,9 @@ fn slow_reader(addr: std::net::SocketAddr, seed: u64, number: u64, tally: &Tally
             let mut body = Vec::new();
             while let Some(piece) = conn.piece(64 * 1024)? {
                 body.extend_from_slice(&piece);
-                std::thread::sleep(Duration::from_millis(10));
+                if tally.goes_on() {
+                    std::thread::sleep(Duration::from_millis(3));
+                }
             }
             Ok(Reply {
                 head,

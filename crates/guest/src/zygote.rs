@@ -145,8 +145,9 @@ impl Zygote {
         let number = message.a;
         let between = fork().map_err(|error| (number, error))?;
         let Some(between) = between else {
+            let between = rustix::process::getpid();
             match fork() {
-                Ok(None) => return Ok(Some(self.become_process(message))),
+                Ok(None) => return Ok(Some(self.become_process(message, between))),
                 Ok(Some(_)) => exit_now(0),
                 Err(error) => exit_now(error.raw_os_error().unwrap_or(1)),
             }
@@ -167,8 +168,8 @@ impl Zygote {
     }
 
     /// In the new process. Whatever goes wrong ends it: the front sees it end.
-    fn become_process(&self, message: Message) -> Process {
-        match self.try_become_process(message) {
+    fn become_process(&self, message: Message, between: Pid) -> Process {
+        match self.try_become_process(message, between) {
             Ok(process) => process,
             Err(error) => {
                 eprintln!("baton: a forked app process could not start: {error}");
@@ -177,7 +178,7 @@ impl Zygote {
         }
     }
 
-    fn try_become_process(&self, message: Message) -> io::Result<Process> {
+    fn try_become_process(&self, message: Message, between: Pid) -> io::Result<Process> {
         self.lock_control().take();
         let with_doorbell = message.b & 1 == 1;
         let mut descriptors = message.descriptors.into_iter();
@@ -193,7 +194,7 @@ impl Zygote {
 
         rustix::stdio::dup2_stdout(&log)?;
         rustix::stdio::dup2_stderr(&log)?;
-        wait_for_adoption(self.front)?;
+        wait_for_adoption(between, self.front)?;
         die_with_parent(self.front)?;
         let segment = Segment::map(down.as_fd(), up.as_fd(), flags.as_fd(), knockers, doorbell)?;
         control::send(control.as_fd(), Kind::Hello, (message.a, 0), &[], &[], true)?;
@@ -201,13 +202,15 @@ impl Zygote {
     }
 }
 
-/// Until the process in between has ended, it is the parent.
-fn wait_for_adoption(front: Option<Pid>) -> io::Result<()> {
+/// Until the process in between has ended, it is the parent. If the front is no more, somebody else
+/// becomes the parent.
+fn wait_for_adoption(between: Pid, front: Option<Pid>) -> io::Result<()> {
     for _ in 0..ADOPTION_WAIT_MS_MAX * 10 {
-        if rustix::process::getppid() == front {
-            return Ok(());
+        match rustix::process::getppid() {
+            parent if parent == front => return Ok(()),
+            parent if parent != Some(between) => break,
+            _ => std::thread::sleep(Duration::from_micros(100)),
         }
-        std::thread::sleep(Duration::from_micros(100));
     }
     Err(io::Error::other("the front did not become the parent"))
 }

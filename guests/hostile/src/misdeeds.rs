@@ -433,6 +433,8 @@ fn lingering_socket(app: &'static App, mut random: Random) {
             drop(listener);
             exit_now(0);
         }
+        // The child has closed its copy by then: the last one is to be the front's.
+        sleep(Duration::from_millis(10));
         Ok(stream.into())
     };
     if let Ok(socket) = linger() {

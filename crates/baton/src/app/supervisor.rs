@@ -541,6 +541,10 @@ impl Supervisor {
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
             return self.nascent_failed(number, "it said more than hello; killed");
         }
+        if self.stopping.is_some() {
+            // It has come too late, and has nothing to finish.
+            let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+        }
         let Some((nascent, _)) = self.nascent.remove(&number) else {
             return;
         };

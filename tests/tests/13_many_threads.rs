@@ -1,0 +1,73 @@
+//! More busy threads than an I/O thread looks through: every reply is found, also with two I/O threads.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use baton_journeys::options::THREADS;
+use baton_journeys::{Account, Baton, Site, alone, wait_until};
+
+/// An I/O thread looks through up to 64 busy slots by itself; beyond, completions have to knock.
+const PROCESSES: usize = 150;
+const CLIENTS: usize = 150;
+
+fn every_reply_is_found(io_threads: &str) {
+    let _alone = alone();
+    let site =
+        Site::with_index("<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';");
+    let threads = PROCESSES.to_string();
+    let server = Baton::with(
+        site.root(),
+        &[
+            THREADS,
+            &threads,
+            "--io-threads",
+            io_threads,
+            "--deadline-ms",
+            "8000",
+        ],
+    );
+    wait_until("all processes are there", Duration::from_secs(20), || {
+        server.app_processes().len() == PROCESSES
+    });
+    let account = Account::new();
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (account, addr) = (&account, server.addr());
+            scope.spawn(move || {
+                let mut conn = baton_journeys::Conn::open(addr);
+                for turn in 0..20 {
+                    // Bunches that end together, and others that end alone.
+                    let ms = [50, 50, 7 + client % 40][turn % 3];
+                    let start = Instant::now();
+                    let request =
+                        format!("GET /?ms={ms}&tag={client}-{turn} HTTP/1.1\r\nHost: a\r\n\r\n");
+                    match conn.ask(&request) {
+                        Ok(reply) if reply.status() == 200 => {
+                            account.answered.fetch_add(1, Ordering::Relaxed);
+                            if reply.text() != format!("{client}-{turn}") {
+                                account.wrong(format!("another's reply: {}", reply.text()));
+                            }
+                        }
+                        Ok(reply) => account.wrong(format!("status {}", reply.status())),
+                        Err(fault) => account.wrong(format!("{fault:?}")),
+                    }
+                    if start.elapsed() > Duration::from_secs(5) {
+                        account.wrong(format!("answered after {:?}", start.elapsed()));
+                    }
+                }
+            });
+        }
+    });
+    account.assert_nothing_wrong();
+    server.stop();
+}
+
+#[test]
+fn with_one_io_thread() {
+    every_reply_is_found("1");
+}
+
+#[test]
+fn with_two_io_threads() {
+    every_reply_is_found("2");
+}
