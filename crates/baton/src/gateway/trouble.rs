@@ -1,0 +1,250 @@
+//! When something goes wrong: processes that die, threads that do not answer, requests that wait too long.
+
+use baton_server::Io;
+use rustix::process::Signal;
+
+use super::answers::{refuse, unavailable};
+use super::follow::is_complete;
+use super::running::{Client, Stage};
+use super::{Followed, Gateway, STALLED_MS_MAX, Stalled};
+use crate::app::{Message, Pending, Process};
+
+impl Gateway {
+    /// Answers for a thread that will not. The thread is not released: its process is ending.
+    pub(super) fn fail(&mut self, io: &mut Io, at: usize) {
+        let running = self.running.swap_remove(at);
+        let may_retry = running.client == Client::There
+            && running.stage == Stage::Head
+            && self.app.options.retry
+            && running.pending.idempotent
+            && !running.pending.retried;
+        if may_retry {
+            let pending = Pending {
+                retried: true,
+                ..running.pending
+            };
+            return self.resubmit(io, pending, running.queued_since_ms);
+        }
+        if running.client == Client::There {
+            match running.stage {
+                Stage::Head => refuse(
+                    io,
+                    running.pending.conn,
+                    502,
+                    "The application process ended.\n",
+                ),
+                Stage::Body => io.abort(running.pending.conn),
+            }
+        }
+        self.recycle(running.pending.bytes);
+    }
+
+    pub(super) fn resubmit(&mut self, io: &mut Io, pending: Pending, since_ms: u64) {
+        let now_ms = io.now().mono_ms();
+        let conn = pending.conn;
+        let submitted = self
+            .app
+            .dispatcher()
+            .resubmit(pending, since_ms, self.index, now_ms);
+        self.submitted(io, conn, submitted, now_ms);
+    }
+
+    /// A process has ended: its last replies are delivered, untaken requests go back to the queue,
+    /// the others fail.
+    pub(super) fn process_gone(&mut self, io: &mut Io, process: &Process) {
+        let number = process.number;
+        if let Some(knocker) = process.knocker(self.index) {
+            // A child of the process may hold the other end, and knock for as long as it lives. An error means that
+            // it was never registered.
+            let _ = io.deregister(knocker);
+        }
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].place.process.number != number
+                || self.settle(io, at) == Followed::Stays
+            {
+                at += 1;
+            }
+        }
+        self.stalled
+            .retain(|stalled| stalled.place.process.number != number);
+    }
+
+    /// For a running request whose process is dead.
+    pub(super) fn settle(&mut self, io: &mut Io, at: usize) -> Followed {
+        if self.follow(io, at) == Followed::Left {
+            return Followed::Left;
+        }
+        if self.running[at].client == Client::There
+            && self.running[at].seen().is_some_and(is_complete)
+        {
+            // All there; the client is slow. The segment stays until it has read it.
+            self.running[at].freeze();
+            return Followed::Stays;
+        }
+        // Whoever is gone may have been answered, and its connection be with another request by now.
+        if self.running[at].client == Client::There
+            && self.running[at].seen().is_none()
+            && self.running[at].retract()
+        {
+            let running = self.running.swap_remove(at);
+            self.resubmit(io, running.pending, running.queued_since_ms);
+        } else {
+            self.fail(io, at);
+        }
+        Followed::Left
+    }
+
+    pub(super) fn check_by(&mut self, at_ms: u64) {
+        self.next_check_ms = self.next_check_ms.min(at_ms);
+    }
+
+    /// Deadlines, offers that lie untaken, requests that have waited too long.
+    pub(super) fn check_times(&mut self, io: &mut Io, now_ms: u64) {
+        self.next_check_ms = u64::MAX;
+        let offer_ms = self.app.options.offer_ms;
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.check_running(io, at, now_ms) == Followed::Stays {
+                let due_ms = self.running[at].next_check_ms(offer_ms);
+                self.check_by(due_ms.max(now_ms + 1));
+                at += 1;
+            }
+        }
+        self.check_stalled(io, now_ms);
+        self.expire_queue(io, now_ms);
+    }
+
+    pub(super) fn check_running(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
+        let running = &mut self.running[at];
+        let take_back_ms = running.offered_ms + self.app.options.offer_ms;
+        // Over its deadline and not taken: the process is not to blame.
+        if now_ms >= take_back_ms.min(running.pending.deadline_ms)
+            && running.is_untaken()
+            && running.retract()
+        {
+            return self.take_back(io, at, now_ms);
+        }
+        match running.kill_at_ms {
+            None if now_ms >= running.pending.deadline_ms => self.overdue(io, at, now_ms),
+            Some(kill_at_ms) if now_ms >= kill_at_ms => {
+                running.place.process.signal(Signal::KILL);
+                // Once is enough; its end is told by the supervisor.
+                running.kill_at_ms = Some(u64::MAX);
+                Followed::Stays
+            }
+            _ => Followed::Stays,
+        }
+    }
+
+    /// An offer lay too long: the process is stopped, or starved. Another thread gets the request.
+    #[cold]
+    pub(super) fn take_back(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
+        let running = self.running.swap_remove(at);
+        let untaken_max = STALLED_MS_MAX / self.app.options.offer_ms.max(1);
+        if u64::from(running.place.process.count_untaken()) >= untaken_max.max(2) {
+            // It looks as if it went back to sleep each time, and never takes anything.
+            self.kill_stalled(&running.place.process);
+        }
+        let stalled = Stalled {
+            place: running.place,
+            thread: running.thread,
+            since_ms: now_ms,
+        };
+        self.stalled.push(stalled);
+        if running.client == Client::There && now_ms < running.pending.deadline_ms {
+            self.resubmit(io, running.pending, running.queued_since_ms);
+        } else if running.client == Client::There {
+            refuse(
+                io,
+                running.pending.conn,
+                504,
+                "The application took too long.\n",
+            );
+        }
+        Followed::Left
+    }
+
+    /// The request took too long. The client hears so now; the thread has the grace to end.
+    #[cold]
+    pub(super) fn overdue(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
+        let running = &mut self.running[at];
+        running.kill_at_ms = Some(now_ms + self.app.options.kill_grace_ms);
+        let process = running.place.process.clone();
+        tracing::warn!(
+            app = self.app.project.name,
+            pid = process.pid.as_raw_nonzero().get(),
+            request = format!("{:016x}", running.pending.id),
+            "a request is over its deadline of {} ms",
+            self.app.options.deadline_ms
+        );
+        if running.client == Client::There {
+            match running.stage {
+                Stage::Head => refuse(
+                    io,
+                    running.pending.conn,
+                    504,
+                    "The application took too long.\n",
+                ),
+                Stage::Body => io.abort(running.pending.conn),
+            }
+        }
+        process.signal(Signal::PROF);
+        self.client_left(io, at)
+    }
+
+    /// Threads that let an offer lie: back to work when they have looked, killed if they do not.
+    pub(super) fn check_stalled(&mut self, io: &mut Io, now_ms: u64) {
+        let mut at = 0;
+        while at < self.stalled.len() {
+            let stalled = &self.stalled[at];
+            if stalled.place.is_asleep_again() {
+                let thread = self.stalled.swap_remove(at).thread;
+                self.release_thread(io, thread);
+                continue;
+            }
+            if now_ms >= stalled.since_ms + STALLED_MS_MAX {
+                self.kill_stalled(&stalled.place.process);
+                self.stalled.swap_remove(at);
+                continue;
+            }
+            self.check_by(now_ms + 10);
+            at += 1;
+        }
+    }
+
+    #[cold]
+    pub(super) fn kill_stalled(&self, process: &Process) {
+        tracing::warn!(
+            app = self.app.project.name,
+            pid = process.pid.as_raw_nonzero().get(),
+            "a process does not take requests; killing it"
+        );
+        process.signal(Signal::KILL);
+    }
+
+    pub(super) fn expire_queue(&mut self, io: &mut Io, now_ms: u64) {
+        loop {
+            let mut dispatcher = self.app.dispatcher();
+            let Some(pending) = dispatcher.expire(now_ms) else {
+                let next_ms = dispatcher.next_expiry_ms();
+                drop(dispatcher);
+                if let Some(next_ms) = next_ms {
+                    self.check_by(next_ms.max(now_ms + 1));
+                }
+                return;
+            };
+            drop(dispatcher);
+            self.refuse_waiting(io, pending);
+        }
+    }
+
+    pub(super) fn refuse_waiting(&mut self, io: &mut Io, pending: Pending) {
+        if pending.io == self.index {
+            unavailable(io, pending.conn, "The request waited too long.\n");
+            self.recycle(pending.bytes);
+        } else {
+            self.app.post(pending.io, Message::Refuse(pending.conn));
+        }
+    }
+}
