@@ -104,6 +104,7 @@ fn start_server(
     let root = Arc::new(root);
     let (app, flags) = (app.clone(), flags.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
+        baton_handoff::schedule::io_thread();
         Gateway::new(
             app.clone(),
             flags.clone(),

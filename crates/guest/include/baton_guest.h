@@ -142,8 +142,8 @@ int baton_reply_inform(baton_request *request, uint16_t status, const baton_head
 /* Status and headers. Once. 0, or -1 with errno: EINVAL (status not 200..999, called twice), EMSGSIZE (headers over 64 KiB), EPIPE (client gone). */
 int baton_reply_start(baton_request *request, uint16_t status, const baton_header *headers, uint32_t count);
 
-/* Body bytes: copied to shared memory at once; sleeps only when the client is so slow that 256 KiB wait. Given on to the client at the latest
- * when 128 KiB have gathered, at a flush and at the end. 0, or -1 with EPIPE when nobody will read it (the rest is then swallowed). */
+/* Body bytes: copied to shared memory at once; sleeps only when the client is so slow that 256 KiB wait. Given on to the client at a
+ * flush, at the end, and when 256 KiB (later 128 KiB) have gathered. 0, or -1 with EPIPE when nobody will read it (the rest is then swallowed). */
 int baton_reply_write(baton_request *request, const void *bytes, size_t len);
 /* For event loops: takes what fits and returns its count, 0 if full (the descriptor tells when there is room again), -1 EPIPE. */
 ssize_t baton_reply_try_write(baton_request *request, const void *bytes, size_t len);

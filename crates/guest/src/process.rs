@@ -45,7 +45,7 @@ impl Process {
         {
             return None;
         }
-        do_not_preempt_the_front();
+        baton_handoff::schedule::app_thread();
         Some(Thread {
             process: self,
             index,
@@ -68,15 +68,6 @@ impl Process {
     pub(crate) fn body_file(&self, taken: Taken) -> io::Result<OwnedFd> {
         self.bodies.file_of(taken)
     }
-}
-
-/// A thread that is woken shall not take the CPU from the I/O thread that woke it, which has others
-/// to wake: as a batch thread it waits for its turn (sched(7)). What it forks is ordinary again.
-fn do_not_preempt_the_front() {
-    let parameters = libc::sched_param { sched_priority: 0 };
-    let policy = libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: a valid parameter block, for this thread. Where it is not allowed nothing is lost.
-    unsafe { libc::sched_setscheduler(0, policy, &parameters) };
 }
 
 /// One of the process's threads, for the operating-system thread that attached it.

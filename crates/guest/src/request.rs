@@ -10,8 +10,8 @@ use baton_handoff::ring::End;
 
 use crate::process::Process;
 
-/// Body bytes that may gather before the front is told of them. Half a ring: the front sends one
-/// half while the app writes the other.
+/// Body bytes of a long reply that may gather before the front is told of them. Half a ring: the
+/// front sends one half while the app writes the other.
 const UNPUBLISHED_BYTES_MAX: usize = baton_handoff::layout::RING_BYTES / 2;
 
 pub struct Request<'p> {
@@ -165,7 +165,7 @@ impl<'p> Request<'p> {
         }
         self.check_client()?;
         let len = self.writer.copy_in(self.process.segment(), bytes);
-        if len < bytes.len() || self.writer.unpublished() >= UNPUBLISHED_BYTES_MAX {
+        if len < bytes.len() || self.is_due() {
             self.publish(End::Open);
         }
         Ok(len)
@@ -176,7 +176,7 @@ impl<'p> Request<'p> {
         loop {
             let len = self.writer.copy_in(self.process.segment(), bytes);
             bytes = &bytes[len..];
-            if !bytes.is_empty() || self.writer.unpublished() >= UNPUBLISHED_BYTES_MAX {
+            if !bytes.is_empty() || self.is_due() {
                 self.publish(End::Open);
             }
             if bytes.is_empty() {
@@ -185,6 +185,12 @@ impl<'p> Request<'p> {
             self.wait_for_room();
             self.check_client()?;
         }
+    }
+
+    /// A reply that fits the ring is published whole, with a known length and in one write; one
+    /// that does not, in halves.
+    fn is_due(&self) -> bool {
+        self.writer.has_published() && self.writer.unpublished() >= UNPUBLISHED_BYTES_MAX
     }
 
     fn wait_for_room(&self) {

