@@ -122,9 +122,9 @@ def _singles(singles):
              for name, modes in singles.get("syscalls", {}).items() for mode, sides in modes.items()
              for side, one in sides.items() if one]
     if calls:
-        parts.append("## System calls per hello request, 50 connections\n\nCounted in a pass of its own. \"Calls\" leaves futex "
-                     "and eventfd out, which depend on how busy the server is. Time limits: PHP's max_execution_time and max_input_time.\n\n"
-                     + _table(["server", "side", "time limits", "calls", "of them epoll_wait", "sched_yield", "futex", "eventfd",
+        parts.append("## System calls per hello request, 50 connections\n\nCounted in a pass of its own. \"Calls\" leaves out "
+                     "futex, eventfd and sched_yield, by which one side waits for the other: they depend on how busy the server is. Time limits: PHP's max_execution_time and max_input_time.\n\n"
+                     + _table(["server", "side", "time limits", "calls", "of them epoll_wait", "apart: sched_yield", "futex", "eventfd",
                                "most frequent", "method", "req/s meanwhile"], calls))
     rest = [[name, f"{one['cpu_ticks']} ticks, {one['wake_ups']} wake-ups in {one['seconds']:g} s",
              f"{one['memory_front']['rss'] / 1024:.1f} MiB"] for name, one in singles.get("idle", {}).items()]

@@ -213,6 +213,8 @@ class PhpFpm(Php, Server):
 
     name = "nginx+php-fpm"
     has_app = True
+    # The 200,000-byte answers fit in memory.
+    buffers = "fastcgi_buffer_size 16k; fastcgi_buffers 32 16k; fastcgi_busy_buffers_size 64k;"
 
     def __init__(self, threads=8, without_time_limits=False):
         super().__init__()
@@ -230,7 +232,7 @@ class PhpFpm(Php, Server):
         config = os.path.join(self.folder, "nginx.conf")
         _fill("nginx.conf", config, {
             "DIR": self.folder, "ROOT": os.path.join(self.folder, "root"), "PORT": self.port,
-            "WORKERS": nginx_workers(),
+            "WORKERS": nginx_workers(), "BUFFERS": self.buffers,
             "USER_LINE": f"user {UNPRIVILEGED_USER} {_group()};" if os.geteuid() == 0 else ""})
         return [paths.NGINX, "-p", self.folder, "-e", os.path.join(self.folder, "nginx-error.log"), "-c", config], {}
 
@@ -239,6 +241,13 @@ class PhpFpm(Php, Server):
 
     def app_pids(self):
         return processes.tree(self.roots[0].pid)
+
+
+class PhpFpmAsShipped(PhpFpm):
+    """The same with nginx's default buffers, 8 of 4 KiB: large answers go through a file."""
+
+    name = "nginx+php-fpm, default buffers"
+    buffers = ""
 
 
 class Nginx(PhpFpm):

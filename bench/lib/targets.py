@@ -42,6 +42,8 @@ COMPARISONS = [
     Comparison("hello-500", "/hello.php", 500, "baton", "php-fpm", {"p99": 3.0}),
     Comparison("big", "/big.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="25 headers and one string of 200,000 bytes"),
     Comparison("parts", "/parts.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="the same in 194 writes of 1,024 bytes and one of 1,344"),
+    Comparison("big-default", "/big.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="big against nginx's default buffers"),
+    Comparison("parts-default", "/parts.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="parts against nginx's default buffers"),
     Comparison("constant", "/", 50, "constant", "hyper", {"rate": 1.0}, rounds_min=ROUNDS_WHEN_NEAR,
                note="13 bytes answered by the front's own I/O threads, no application; equal threads"),
 ]
@@ -50,8 +52,8 @@ SINGLES = ["syscalls", "idle", "start", "connections", "memory"]
 NAMES = [comparison.name for comparison in COMPARISONS] + [FLOOR.name] + SINGLES
 
 LIMITS = {
-    "syscalls-front": Limit("syscalls-front", "system calls per request in the front, futex and eventfd apart", 2.2, "calls"),
-    "syscalls-app": Limit("syscalls-app", "system calls per request in the app, futex and eventfd apart", 7, "calls"),
+    "syscalls-front": Limit("syscalls-front", "system calls per request in the front, without futex, eventfd and sched_yield", 2.2, "calls"),
+    "syscalls-app": Limit("syscalls-app", "system calls per request in the app, without futex, eventfd and sched_yield", 7, "calls"),
     "syscalls-app-without-time-limits": Limit("syscalls-app-without-time-limits", "the same, max_execution_time and max_input_time 0", 4, "calls"),
     "idle": Limit("idle", "CPU time while idle", 0, "ticks"),
     "connections": Limit("connections", "front RSS with 10,000 idle keep-alive connections", 30, "MB"),

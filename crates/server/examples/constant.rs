@@ -27,6 +27,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let config = Config {
         listeners: vec![Listen::Tcp(address)],
         io_threads,
+        // Comparisons are of equal bytes: others send no such header.
+        server_name: String::new(),
         ..Config::default()
     };
     let server = Server::start(config, |_, _| Constant)?;
