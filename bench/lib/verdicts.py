@@ -28,5 +28,5 @@ def lines(singles):
 
 def _line(name, value, form, usable=True):
     limit = targets.LIMITS[name]
-    verdict = "not usable" if not usable else "met" if value <= limit.limit else "missed"
+    verdict = "not usable" if not usable else "met" if float(form.format(value)) <= limit.limit else "missed"
     return limit.words, f"{form.format(value)} {limit.unit}", f"{limit.limit:g} {limit.unit}", verdict

@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
 use crate::options::{LogFormat, ServeOptions};
+
+/// Lines that may wait for a slow disk or terminal; further ones are dropped.
+const LINES_WAITING_MAX: usize = 16_384;
 
 /// Counts the requests to open all logs anew (SIGUSR1): files may have been moved away.
 #[derive(Clone, Default)]
@@ -72,7 +75,7 @@ fn append_to(path: &Path) -> io::Result<File> {
 /// are dropped. Everything is written when the guard is dropped.
 pub fn background_file(path: &Path, reopen: &Reopen) -> Result<(NonBlocking, WorkerGuard), String> {
     if path == Path::new("-") {
-        return Ok(tracing_appender::non_blocking(io::stdout()));
+        return Ok(in_background(io::stdout()));
     }
     let file = LogFile::open(path, reopen).map_err(|error| {
         format!(
@@ -80,14 +83,21 @@ pub fn background_file(path: &Path, reopen: &Reopen) -> Result<(NonBlocking, Wor
             path.display()
         )
     })?;
-    Ok(tracing_appender::non_blocking(file))
+    Ok(in_background(file))
+}
+
+fn in_background(writer: impl Write + Send + 'static) -> (NonBlocking, WorkerGuard) {
+    NonBlockingBuilder::default()
+        .buffered_lines_limit(LINES_WAITING_MAX)
+        .lossy(true)
+        .finish(writer)
 }
 
 /// Installs the log. `RUST_LOG` may ask for more or less than `info`.
 pub fn install(options: &ServeOptions, reopen: &Reopen) -> Result<WorkerGuard, String> {
     let (writer, guard) = match &options.log {
         Some(path) => background_file(path, reopen)?,
-        None => tracing_appender::non_blocking(io::stderr()),
+        None => in_background(io::stderr()),
     };
     let on_terminal = options.log.is_none() && io::stderr().is_terminal();
     let human = match options.log_format {

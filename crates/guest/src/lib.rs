@@ -9,3 +9,6 @@ pub mod process;
 pub mod request;
 pub mod settings;
 pub mod zygote;
+
+#[cfg(test)]
+mod tests;

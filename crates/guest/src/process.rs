@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use baton_handoff::app::{Segment, Taken};
 use baton_handoff::control::{self, Kind};
+use rustix::net::RecvFlags;
 
 use crate::request::Request;
 
@@ -131,8 +132,9 @@ impl<'p> Thread<'p> {
     pub fn disarm(&self) {
         self.process.segment.retire_event_loop(self.index);
         if let Some(doorbell) = self.process.segment.doorbell() {
-            // Empties the counter; it may be empty already.
-            let _ = rustix::io::read(doorbell, &mut [0u8; 8]);
+            // However often it was rung.
+            let mut ring = [0u8; 1];
+            while rustix::net::recv(doorbell, &mut ring[..], RecvFlags::DONTWAIT).is_ok() {}
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socketpair};
 use rustix::thread::futex;
 
 use crate::layout::{
@@ -62,11 +62,32 @@ pub struct Segment {
     geometry: Geometry,
     down: Memory,
     up: Memory,
-    doorbell: Option<OwnedFd>,
+    doorbell: Option<Doorbell>,
+}
+
+/// What an app's event loop waits on. A socket and not an eventfd: the app could change an eventfd
+/// so that ringing it waits.
+struct Doorbell {
+    front: OwnedFd,
+    app: OwnedFd,
+}
+
+impl Doorbell {
+    fn new() -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let (front, app) = socketpair(AddressFamily::UNIX, SocketType::DGRAM, flags, None)?;
+        Ok(Self { front, app })
+    }
+
+    fn ring(&self) {
+        // Full means that it already rings.
+        let _ = send(&self.front, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    }
 }
 
 impl Segment {
-    /// `event_loop`: the app's threads may wait on an eventfd instead of their futex.
+    /// `event_loop`: the app's thread may wait on a descriptor instead of its futex. For one thread
+    /// only, which may have many slots.
     pub fn create(geometry: Geometry, event_loop: bool) -> io::Result<Self> {
         let down = Memory::create("baton-down", geometry.down_bytes(), Writers::FrontOnly)?;
         let up = Memory::create("baton-up", geometry.up_bytes(), Writers::Both)?;
@@ -77,7 +98,9 @@ impl Segment {
             .store(geometry.slots_per_thread, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
         let doorbell = match event_loop {
-            true => Some(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            // One bell for several threads: one of them would take another's ring.
+            true if geometry.threads > 1 => return Err(io::ErrorKind::InvalidInput.into()),
+            true => Some(Doorbell::new()?),
             false => None,
         };
         Ok(Self {
@@ -101,7 +124,7 @@ impl Segment {
     }
 
     pub fn doorbell(&self) -> Option<BorrowedFd<'_>> {
-        self.doorbell.as_ref().map(AsFd::as_fd)
+        self.doorbell.as_ref().map(|doorbell| doorbell.app.as_fd())
     }
 
     /// Tell a thread to leave its loop when it next looks.
@@ -134,17 +157,11 @@ impl Segment {
         let line: &UpThread = self.up.mapping().line(self.geometry.up_thread(thread));
         match wake::claim(&line.wake) {
             wake::AWAKE => {}
-            wake::IN_EVENT_LOOP if self.doorbell.is_some() => self.ring_doorbell(),
-            // Any other word is the app's own nonsense; a futex wake does no harm.
-            _ => wake_futex(&line.wake),
-        }
-    }
-
-    #[cold]
-    fn ring_doorbell(&self) {
-        if let Some(doorbell) = &self.doorbell {
-            // Full means that it already rings.
-            let _ = rustix::io::write(doorbell, &1u64.to_ne_bytes());
+            how => match &self.doorbell {
+                Some(doorbell) if how == wake::IN_EVENT_LOOP => doorbell.ring(),
+                // Any other word is the app's own nonsense; a futex wake does no harm.
+                _ => wake_futex(&line.wake),
+            },
         }
     }
 

@@ -31,7 +31,7 @@ use crate::sync::{AtomicU32, Ordering, fence};
 pub const AWAKE: u32 = 0;
 /// Sleeps on this word as a futex (app thread), or in `epoll_wait` (I/O thread).
 pub const ASLEEP: u32 = 1;
-/// Sleeps in its event loop: ring the process's doorbell, an eventfd.
+/// Sleeps in its event loop: ring the process's doorbell, a socket.
 pub const IN_EVENT_LOOP: u32 = 2;
 
 /// Sleeper: about to sleep. Look for news once more after this, before sleeping.

@@ -20,8 +20,10 @@ use super::zygote::{Nascent, Zygote};
 use super::{App, Message};
 use crate::gateway::Running;
 
-/// A zygote that does not get ready, or a process that does not say hello, is killed.
+/// A zygote that is not ready after this time is killed.
 const START_MS_MAX: u64 = 30_000;
+/// A zygote that ends sooner after it was ready is not started again at once.
+const READY_MS_MIN: u64 = 100;
 /// A zygote that was asked for a process is stopped or hangs if there is none after this time.
 const FORK_MS_MAX: u64 = 5_000;
 /// Forks under way at once: the zygote makes one after the other anyway.
@@ -108,6 +110,7 @@ pub struct Supervisor {
     bell: Arc<OwnedFd>,
     started: Instant,
     zygote: ZygoteState,
+    zygote_ready_ms: u64,
     nascent: HashMap<u64, (Nascent, u64)>,
     members: HashMap<u64, Member>,
     by_pid: HashMap<Pid, u64>,
@@ -173,6 +176,7 @@ impl Supervisor {
             bell,
             started: Instant::now(),
             zygote: ZygoteState::Wanted { not_before_ms: 0 },
+            zygote_ready_ms: 0,
             nascent: HashMap::new(),
             members: HashMap::new(),
             by_pid: HashMap::new(),
@@ -344,6 +348,7 @@ impl Supervisor {
                     // The front waits for it, unless it is stopping.
                     let _ = first_start.send(Ok(()));
                 }
+                self.zygote_ready_ms = self.now_ms();
                 ZygoteState::Ready(zygote)
             }
             other => other,
@@ -369,8 +374,11 @@ impl Supervisor {
                     "the zygote has ended; starting another"
                 );
                 zygote.kill();
-                self.zygote_backoff.succeeded();
-                let not_before_ms = self.now_ms();
+                let now_ms = self.now_ms();
+                let not_before_ms = match now_ms < self.zygote_ready_ms + READY_MS_MIN {
+                    true => self.zygote_backoff.failed(now_ms),
+                    false => now_ms,
+                };
                 self.replace_zygote(not_before_ms);
             }
             ZygoteState::Wanted { .. } => {}
