@@ -1,7 +1,9 @@
-//! An application behind the front: its threads and queue, its processes, and their supervisor.
+//! An application behind the front: its threads and queue, its processes, what they are running,
+//! and their supervisor.
 
 mod lines;
 mod process;
+mod running;
 mod supervisor;
 mod zygote;
 
@@ -17,6 +19,7 @@ use crate::options::ServeOptions;
 use crate::project::Project;
 
 pub use process::{Place, Process};
+pub use running::{Client, Running, Stage, TakenHead};
 pub use supervisor::{Command, Supervisor, SupervisorHandle};
 
 /// One configured application.
@@ -102,7 +105,7 @@ pub enum Message {
     /// A process has ended: answer what it was running.
     ProcessGone(std::sync::Arc<Process>),
     /// Another thread has handed a request of this I/O thread to a place, and offered it.
-    Adopt(Box<crate::gateway::Running>),
+    Adopt(Box<Running>),
     /// A request of this I/O thread waited too long.
     Refuse(ConnId),
     /// The app cannot start: nothing that waits for it will be served.

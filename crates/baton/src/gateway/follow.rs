@@ -6,8 +6,8 @@ use baton_server::{Io, Push};
 use rustix::process::Signal;
 
 use super::answers::refuse;
-use super::running::{Client, Stage, TakenHead};
 use super::{Followed, Gateway, SCAN_SLOTS_MAX};
+use crate::app::{Client, Stage, TakenHead};
 
 impl Gateway {
     /// Looks at all running requests, or those of processes that have knocked.

@@ -2,14 +2,13 @@
 //!
 //! A request's way through this room: [`resolve`] says what the path means, [`static_file`] sends
 //! a file, [`fields`] encodes what goes to the app, [`submit`] gives it to the dispatcher,
-//! [`running`] is the record of who has it, [`follow`] brings the reply back. [`trouble`] is for
+//! [`Running`] is the record of who has it, [`follow`] brings the reply back. [`trouble`] is for
 //! all that can go wrong; [`answers`] are those of the front itself.
 
 mod answers;
 mod fields;
 mod follow;
 mod resolve;
-mod running;
 mod static_file;
 mod submit;
 mod trouble;
@@ -25,12 +24,10 @@ use rustix::process::Signal;
 use answers::{redirect_to_folder, refuse, unavailable};
 use fields::FieldWriter;
 use resolve::{Resolver, Target, UrlPath};
-use running::Client;
 
 use crate::access_log::AccessLog;
-use crate::app::{App, Message, Place, Process};
+use crate::app::{App, Client, Message, Place, Process, Running};
 
-pub use running::Running;
 pub use static_file::Root;
 
 /// Up to so many busy slots are looked through in each tick; beyond, completions knock.

@@ -11,9 +11,8 @@ use baton_server::{Body, ConnId, Io, Request};
 use super::answers::{refuse, unavailable};
 use super::fields::Script;
 use super::resolve::UrlPath;
-use super::running::Running;
 use super::{Gateway, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX};
-use crate::app::{Pending, Place};
+use crate::app::{Pending, Place, Running};
 
 impl Gateway {
     pub(super) fn pass_to_script(

@@ -5,9 +5,8 @@ use rustix::process::Signal;
 
 use super::answers::{refuse, unavailable};
 use super::follow::is_complete;
-use super::running::{Client, Stage};
 use super::{Followed, Gateway, STALLED_MS_MAX, Stalled};
-use crate::app::{Message, Pending, Process};
+use crate::app::{Client, Message, Pending, Process, Stage};
 
 impl Gateway {
     /// Answers for a thread that will not. The thread is not released: its process is ending.

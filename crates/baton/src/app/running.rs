@@ -11,7 +11,7 @@ use baton_handoff::slot::Generation;
 use baton_server::Source;
 use rustix::process::Signal;
 
-use crate::app::{App, Message, Pending, Place};
+use super::{App, Message, Pending, Place};
 
 /// More informational heads in front of a reply are no reply: each costs the front a system call.
 const INFORMATIONAL_HEADS_MAX: u32 = 100;

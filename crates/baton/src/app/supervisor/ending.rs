@@ -1,0 +1,58 @@
+//! What other threads ask for: reaping, and the end.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use rustix::process::Signal;
+
+use super::{Command, Stopping, Supervisor, ZygoteState};
+
+impl Supervisor {
+    pub(super) fn take_commands(&mut self) {
+        let _ = rustix::io::read(&*self.bell, &mut [0u8; 8]);
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Reap => self.reap(),
+                Command::Stop { grace, done } => self.stop(grace, done),
+            }
+        }
+    }
+
+    pub(super) fn stop(&mut self, grace: Duration, done: Sender<()>) {
+        let kill_at_ms = self.now_ms() + grace.as_millis() as u64;
+        let stopping = self.stopping.get_or_insert(Stopping {
+            kill_at_ms,
+            done: Vec::new(),
+        });
+        stopping.done.push(done);
+        stopping.kill_at_ms = stopping.kill_at_ms.min(kill_at_ms);
+        if let ZygoteState::Ready(zygote) | ZygoteState::Loading { zygote, .. } = &self.zygote {
+            zygote.stop();
+        }
+        for member in self.members.values() {
+            member.process.stop();
+        }
+        // The front may be waiting for a first start that will not be.
+        self.first_start = None;
+        self.reap();
+    }
+
+    /// Kills what has not ended in time; says so when nothing is left.
+    pub(super) fn advance_stop(&mut self, now_ms: u64) -> Option<u64> {
+        let stopping = self.stopping.as_mut()?;
+        if self.members.is_empty() {
+            for done in stopping.done.drain(..) {
+                // Whoever asked may have stopped waiting.
+                let _ = done.send(());
+            }
+            return None;
+        }
+        if now_ms < stopping.kill_at_ms {
+            return Some(stopping.kill_at_ms);
+        }
+        for member in self.members.values() {
+            member.process.signal(Signal::KILL);
+        }
+        Some(now_ms + 100)
+    }
+}
