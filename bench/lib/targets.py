@@ -37,9 +37,9 @@ class Limit:
 
 
 COMPARISONS = [
-    Comparison("hello-4", "/hello.php", 4, "baton", "php-fpm", {}, note="no target of its own"),
+    Comparison("hello-4", "/hello.php", 4, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0}),
     Comparison("hello-50", "/hello.php", 50, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0, "p99": 2.0}),
-    Comparison("hello-500", "/hello.php", 500, "baton", "php-fpm", {"p99": 3.0}),
+    Comparison("hello-500", "/hello.php", 500, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0, "p99": 3.0}),
     Comparison("big", "/big.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="25 headers and one string of 200,000 bytes"),
     Comparison("parts", "/parts.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="the same in 194 writes of 1,024 bytes and one of 1,344"),
     Comparison("big-default", "/big.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="big against nginx's default buffers"),
