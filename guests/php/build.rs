@@ -49,17 +49,14 @@ fn main() {
     }
     build.compile("baton_php");
 
-    println!(
-        "cargo::rustc-link-search=native={}",
-        php.library_dir.display()
-    );
-    println!("cargo::rustc-link-lib=dylib={}", php.library);
+    println!("cargo::rustc-link-search=native={}", php.link_dir.display());
+    println!("cargo::rustc-link-lib=dylib={}", php.link_name);
 }
 
 struct Php {
     includes: Vec<String>,
-    library_dir: PathBuf,
-    library: String,
+    link_dir: PathBuf,
+    link_name: String,
 }
 
 impl Php {
@@ -86,21 +83,21 @@ impl Php {
             .map(|flag| flag.trim_start_matches("-I").to_owned())
             .collect();
         let prefix = ask(&config, "--prefix").unwrap_or_else(|| "/usr".to_owned());
-        let library_dir = Path::new(&prefix).join("lib");
+        let link_dir = Path::new(&prefix).join("lib");
         // Debian names it after the version; PHP's own `make install` does not.
-        let library = [format!("php8.{minor}"), "php".to_owned()]
+        let link_name = [format!("php8.{minor}"), "php".to_owned()]
             .into_iter()
-            .find(|name| library_dir.join(format!("lib{name}.so")).exists())
+            .find(|name| link_dir.join(format!("lib{name}.so")).exists())
             .ok_or_else(|| {
                 format!(
                     "PHP's embed library is missing (no libphp8.{minor}.so in {})",
-                    library_dir.display()
+                    link_dir.display()
                 )
             })?;
         Ok(Php {
             includes,
-            library_dir,
-            library,
+            link_dir,
+            link_name,
         })
     }
 }

@@ -9,7 +9,7 @@ use rustix::thread::futex;
 
 use crate::layout::{
     CELL_BYTES, DownHeader, DownSlot, DownThread, GONE, Geometry, IO_THREADS_MAX, IoFlag,
-    LINE_BYTES, MAGIC, PAGE_BYTES, RING_BYTES, UpSlot, UpThread,
+    LINE_BYTES, MAGIC, PAGE_BYTES, UpSlot, UpThread,
 };
 use crate::memory::{Access, Mapping};
 use crate::request;
@@ -264,10 +264,5 @@ impl ReplyWriter {
         );
         self.published = self.written;
         segment.knock(io);
-    }
-
-    /// Whether the front has read everything that was published.
-    pub fn is_drained(&self, segment: &Segment) -> bool {
-        self.room(segment) == RING_BYTES
     }
 }

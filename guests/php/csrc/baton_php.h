@@ -3,7 +3,7 @@
  *
  *   lifecycle.c  starts PHP in the zygote, runs the request loop in app processes
  *   settings.c   ini values from the front, .user.ini files
- *   request.c    fills PHP's request_info, keeps the folder right, keeps a finished request readable
+ *   request.c    fills PHP's request_info, keeps the folder right, ends reply and request
  *   sapi.c       the module table: output, headers, body, log
  *   variables.c  $_SERVER, getenv(), getallheaders()
  *   filter.c     ext/filter's copy of $_SERVER
@@ -26,7 +26,7 @@
 #include "baton_guest.h"
 
 typedef struct baton_php_state {
-    baton_request *request; /* NULL when idle, and after the reply was finished */
+    baton_request *request; /* NULL when idle, and once the thread is through with it */
     bool reply_started;     /* status and headers were handed over */
     bool finished;          /* the script goes on, but its client has had its answer */
     bool disowned;          /* this is the child of a script's own fork(): nobody reads its output */

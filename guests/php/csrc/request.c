@@ -1,6 +1,6 @@
 /*
- * request.c - between Baton's request and PHP's: request_info, the script's file, the current folder, and what must stay readable
- * when a script goes on after its reply was finished.
+ * request.c - between Baton's request and PHP's: request_info, the script's file, the current folder, and the two ends: of the reply
+ * and of the request.
  */
 #include "baton_php.h"
 
