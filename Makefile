@@ -20,7 +20,7 @@ PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opc
 # three SAPIs, and this is the one that starts no service. The fuzzer links C++.
 PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki
 # The peers and tools of the benchmarks.
-PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace apache2-utils
+PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils
 
 .PHONY: build run test test-unit test-loom test-journeys test-fuzz bench fmt lint fuzz install uninstall \
         deps-build deps-test deps-bench clean help
@@ -58,6 +58,7 @@ fuzz: deps-build deps-test ## fuzz the HTTP parser; SECONDS_FUZZ=600
 	crates/http1/fuzz/run.sh $(SECONDS_FUZZ)
 
 bench: build deps-bench ## side by side with the peers; writes bench/RESULTS.md
+	$(CARGO) build --release -p baton-server --example constant
 	bench/run
 
 fmt: ## format the sources

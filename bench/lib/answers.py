@@ -14,6 +14,14 @@ EXPECTED = {
     "/": (HELLO, 0),
     "/big.php": (BIG, 25),
     "/parts.php": (BIG, 25),
+    "/worker/hello": (HELLO, 0),
+    "/worker/big": (BIG, 25),
+    "/worker/parts": (BIG, 25),
+    # Of `constant`, which is started with a body of so many bytes.
+    "/?bytes=11": (HELLO[:11], 0),
+    "/?bytes=200000": ((HELLO * 15385)[:200_000], 0),
+    "/1k.txt": (PATTERN * 16, 0),
+    "/1m.bin": (PATTERN * 16384, 0),
 }
 TIMEOUT_S = 5
 

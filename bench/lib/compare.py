@@ -15,8 +15,9 @@ def planned_s(comparison, servers, options):
 def run(comparison, servers, options, progress):
     """`servers`: the subject and the peer, or the one of them that is there. Returns the rounds and their ratios."""
     for server in servers:
-        answers.check(server.name, server.port, comparison.path)
-        measure.under_load(server, comparison.path, comparison.connections, WARM_UP_S)
+        path = server.path_of(comparison.path)
+        answers.check(server.name, server.port, path)
+        measure.under_load(server, path, comparison.connections, WARM_UP_S)
         progress.done(WARM_UP_S)
     rounds = []
     wanted = max(options.rounds, 0 if options.quick else comparison.rounds_min)
@@ -37,7 +38,7 @@ def _round(comparison, servers, options, progress, number, wanted):
     order = servers if number % 2 == 0 else servers[::-1]
     figures = {}
     for server in order:
-        one = measure.under_load(server, comparison.path, comparison.connections, options.seconds)
+        one = measure.under_load(server, server.path_of(comparison.path), comparison.connections, options.seconds)
         figures[server.name] = one
         progress.done(options.seconds + OVERHEAD_S)
         progress.say(f"{comparison.name} {number + 1}/{wanted} {server.name}: {one['requests_per_second']:,.0f} req/s, "

@@ -126,6 +126,11 @@ def _singles(singles):
                      "futex, eventfd and sched_yield, by which one side waits for the other: they depend on how busy the server is. Time limits: PHP's max_execution_time and max_input_time.\n\n"
                      + _table(["server", "side", "time limits", "calls", "of them epoll_wait", "apart: sched_yield", "futex", "eventfd",
                                "most frequent", "method", "req/s meanwhile"], calls))
+    clocks = [[name, f"{one['clock_reads']:.2f}", f"{one['instructions']:,.0f}"] for name, one in singles.get("clock", {}).items()]
+    if clocks:
+        parts.append("## Readings of the clock per request\n\nCounted by callgrind at 50 connections, user space only: under it a "
+                     "reading is a system call, whose own instructions do not count.\n\n"
+                     + _table(["the clock is read", "readings", "instructions"], clocks))
     rest = [[name, f"{one['cpu_ticks']} ticks, {one['wake_ups']} wake-ups in {one['seconds']:g} s",
              f"{one['memory_front']['rss'] / 1024:.1f} MiB"] for name, one in singles.get("idle", {}).items()]
     if rest:

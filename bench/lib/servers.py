@@ -62,7 +62,11 @@ class Server:
         raise NotImplementedError
 
     def first_path(self):
-        return "/hello.php"
+        return self.path_of("/hello.php")
+
+    def path_of(self, path):
+        """Where this server has what others have at `path`."""
+        return path
 
     def start(self):
         """Returns once the first right answer has come, and remembers how long that took."""
@@ -76,7 +80,8 @@ class Server:
             shutil.copy(os.path.join(paths.SCRIPTS, script), root)
         # What a server looks for to know that a folder is a PHP application.
         shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
-        _write(os.path.join(root, "hello.txt"), answers.HELLO.decode())
+        for name in ("hello.txt", "1k.txt", "1m.bin"):
+            _write(os.path.join(root, name), answers.EXPECTED[f"/{name}"][0].decode())
         # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
         for name in os.listdir(root):
             os.utime(os.path.join(root, name), (time.time() - SCRIPT_AGE_S,) * 2)
@@ -190,6 +195,7 @@ class Php:
 class Baton(Php, Server):
     name = "baton"
     has_app = True
+    more_options = ()
 
     def __init__(self, threads=8, without_time_limits=False):
         super().__init__()
@@ -197,7 +203,7 @@ class Baton(Php, Server):
 
     def commands(self):
         argv = [paths.BATON, "serve", os.path.join(self.folder, "root"), "--threads", str(self.threads),
-                "--listen", f"127.0.0.1:{self.port}"]
+                "--listen", f"127.0.0.1:{self.port}", *self.more_options]
         return [(argv, self.php_environment())]
 
     def front_pids(self):
@@ -206,6 +212,33 @@ class Baton(Php, Server):
     def app_pids(self):
         """All but the front: the zygote too, which serves nothing and should cost nothing."""
         return [pid for pid in self.pids() if pid not in self.front_pids()]
+
+
+class Worker:
+    """The scripts as one worker: its paths have no file, so they are the worker's."""
+
+    def path_of(self, path):
+        return f"/worker{path.removesuffix('.php')}" if path.endswith(".php") else path
+
+
+class BatonWorker(Worker, Baton):
+    name = "baton worker"
+    more_options = ("--worker", "worker.php")
+
+
+class FrankenPhpWorker(Worker, Server):
+    """A FrankenPHP given by the environment variable FRANKENPHP, in worker mode with as many threads."""
+
+    name = "frankenphp worker"
+
+    def __init__(self, threads=8):
+        super().__init__()
+        self.threads = threads
+
+    def commands(self):
+        config = os.path.join(self.folder, "Caddyfile")
+        _fill("Caddyfile", config, {"ROOT": os.path.join(self.folder, "root"), "PORT": self.port, "THREADS": self.threads, "ALL_THREADS": self.threads + 1})
+        return [([paths.FRANKENPHP, "run", "--config", config], {"HOME": self.folder})]
 
 
 class PhpFpm(Php, Server):
@@ -270,17 +303,17 @@ class Nginx(PhpFpm):
 
 
 class Bare(Server):
-    """A server of ours or hyper's that answers a constant: `PROGRAM ADDR THREADS`."""
+    """A server of ours or hyper's that answers a constant: `PROGRAM ADDR THREADS [MORE]`."""
 
-    def __init__(self, name, program, threads=1):
+    def __init__(self, name, program, threads=1, more=(), first="/"):
         super().__init__()
-        self.name, self.program, self.threads = name, program, threads
+        self.name, self.program, self.threads, self.more, self.first = name, program, threads, more, first
 
     def commands(self):
-        return [([self.program, f"127.0.0.1:{self.port}", str(self.threads)], {})]
+        return [([self.program, f"127.0.0.1:{self.port}", str(self.threads), *self.more], {})]
 
     def first_path(self):
-        return "/"
+        return self.first
 
 
 def nginx_workers():

@@ -5,7 +5,7 @@ import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 
-from lib import answers, load, measure, processes, servers, stats, syscalls, targets
+from lib import answers, instructions, load, measure, paths, processes, servers, stats, syscalls, targets
 
 WARM_UP_S = 1
 
@@ -28,6 +28,17 @@ def system_calls(make, options, progress):
                                  f"{sides[side]['judged']:.2f} per request, futex {sides[side]['futex']:.3f}, "
                                  f"eventfd {sides[side]['eventfd']:.3f} ({sides[side]['method']})")
             result["without_time_limits" if without_time_limits else "as_shipped"] = sides
+    return result
+
+
+def clock(progress):
+    """The clock read once a tick, against at each use, in counts."""
+    if not paths.VALGRIND or not paths.CONSTANT:
+        raise servers.ServerError("the clock's counts are left out: apt-get install valgrind, and make bench")
+    result = {name: instructions.per_request(paths.CONSTANT, targets.VARIANTS[name]) for name in ("clock-per-tick", "clock-per-use")}
+    progress.done(20)
+    for name, one in result.items():
+        progress.say(f"{name}: {one['clock_reads']:.2f} readings and {one['instructions']:,.0f} instructions per request")
     return result
 
 

@@ -36,6 +36,13 @@ class Limit:
     unit: str
 
 
+# FrankenPHP 1.12 in worker mode against nginx and php-fpm, measured once on such a machine: where it is not installed,
+# php-fpm stands in for it with these ratios. Its P99 was 9.1 ms to php-fpm's 4.1 ms; its 200,000 bytes are against
+# nginx's default buffers.
+FRANKENPHP_HELLO, FRANKENPHP_BIG, FRANKENPHP_PARTS = 0.95, 2.5, 2.8 / 2.5
+WORKER_HELLO = 3.5 * FRANKENPHP_HELLO
+WORKER_P99 = 3.0 * 4.1 / 9.1
+
 COMPARISONS = [
     Comparison("hello-4", "/hello.php", 4, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0}),
     Comparison("hello-50", "/hello.php", 50, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0, "p99": 2.0}),
@@ -44,12 +51,38 @@ COMPARISONS = [
     Comparison("parts", "/parts.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="the same in 194 writes of 1,024 bytes and one of 1,344"),
     Comparison("big-default", "/big.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="big against nginx's default buffers"),
     Comparison("parts-default", "/parts.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="parts against nginx's default buffers"),
+    Comparison("worker-4", "/hello.php", 4, "baton-worker", "php-fpm", {"rate": WORKER_HELLO}),
+    Comparison("worker-50", "/hello.php", 50, "baton-worker", "php-fpm", {"rate": WORKER_HELLO, "p99": WORKER_P99}),
+    Comparison("worker-500", "/hello.php", 500, "baton-worker", "php-fpm", {"rate": WORKER_HELLO, "p99": WORKER_P99}),
+    Comparison("worker-big", "/big.php", 4, "baton-worker", "php-fpm-as-shipped", {"rate": 1.5 * FRANKENPHP_BIG}),
+    Comparison("worker-parts", "/parts.php", 4, "baton-worker", "php-fpm-as-shipped", {"rate": 3.0 * FRANKENPHP_PARTS}),
+    Comparison("frankenphp-4", "/hello.php", 4, "baton-worker", "frankenphp", {"rate": 3.5, "p99": 3.0}),
+    Comparison("frankenphp-50", "/hello.php", 50, "baton-worker", "frankenphp", {"rate": 3.5, "p99": 3.0}),
+    Comparison("frankenphp-500", "/hello.php", 500, "baton-worker", "frankenphp", {"rate": 3.5, "p99": 3.0}),
+    Comparison("frankenphp-big", "/big.php", 4, "baton-worker", "frankenphp", {"rate": 1.5}),
+    Comparison("frankenphp-parts", "/parts.php", 4, "baton-worker", "frankenphp", {"rate": 3.0}),
+    Comparison("static-1k", "/1k.txt", 50, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
+    Comparison("static-1m", "/1m.bin", 10, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
     Comparison("constant", "/", 50, "constant", "hyper", {"rate": 1.0}, rounds_min=ROUNDS_WHEN_NEAR,
                note="13 bytes answered by the front's own I/O threads, no application; equal threads"),
 ]
+# A decision of ours, and what it was decided against: one server, one switch. The names of the variants are what the
+# program `constant` is told; a later switch is one more line here and in VARIANTS.
+VARIANTS = {
+    "write-11": ("body=11",), "write-11-ask-first": ("body=11", "write=ask-first"),
+    "write-200000": ("body=200000",), "write-200000-ask-first": ("body=200000", "write=ask-first"),
+    "clock-per-tick": (), "clock-per-use": ("clock=per-use",),
+}
+SWITCHES = [
+    Comparison("ab-write-11", "/?bytes=11", 50, "write-11", "write-11-ask-first", {},
+               note="11 bytes: written at once, against written when epoll has said that the socket is writable"),
+    Comparison("ab-write-200000", "/?bytes=200000", 50, "write-200000", "write-200000-ask-first", {}, note="the same with 200,000 bytes"),
+    Comparison("ab-clock", "/", 50, "clock-per-tick", "clock-per-use", {}, rounds_min=ROUNDS_WHEN_NEAR,
+               note="13 bytes: the clock read once a tick, against at each use"),
+]
 FLOOR = Comparison("floors", "/hello.txt", 50, "", "nginx", {}, note="nginx alone, a static file of 13 bytes; for reference")
-SINGLES = ["syscalls", "idle", "start", "connections", "memory"]
-NAMES = [comparison.name for comparison in COMPARISONS] + [FLOOR.name] + SINGLES
+SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory"]
+NAMES = [comparison.name for comparison in COMPARISONS + SWITCHES] + [FLOOR.name] + SINGLES
 
 LIMITS = {
     "syscalls-front": Limit("syscalls-front", "system calls per request in the front, without futex, eventfd and sched_yield", 2.2, "calls"),
