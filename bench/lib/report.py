@@ -79,7 +79,7 @@ def _figures(comparisons):
             rates = [each["requests_per_second"] for each in rounds]
             rows.append([
                 one["name"], one["connections"], name, f"{middle('requests_per_second'):,.0f}",
-                f"{stats.spread(rates) * 100:.0f} %", f"{middle('p50_us') / 1e3:.2f}", f"{middle('p90_us') / 1e3:.2f}",
+                f"{(stats.spread(rates) or 0) * 100:.0f} %", f"{middle('p50_us') / 1e3:.2f}", f"{middle('p90_us') / 1e3:.2f}",
                 f"{middle('p99_us') / 1e3:.2f}", f"{middle('cpu_us_per_request_all'):.1f}",
                 f"{middle('cpu_us_per_request_front'):.1f} + {middle('cpu_us_per_request_app'):.1f}"
                 if middle("cpu_us_per_request_app") else "",

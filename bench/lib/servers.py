@@ -50,8 +50,11 @@ class Server:
     name = "?"
     # Whether its application runs in processes of its own, apart from the front.
     has_app = False
+    probes = False
 
-    def __init__(self):
+    def __init__(self, site=None):
+        """`site`: an application of lib/sites.py instead of the scripts."""
+        self.site = site
         self.folder = None
         self.port = None
         self.roots = []
@@ -62,7 +65,11 @@ class Server:
         raise NotImplementedError
 
     def first_path(self):
-        return self.path_of("/hello.php")
+        return self.site.path if self.site else self.path_of("/hello.php")
+
+    @property
+    def root(self):
+        return self.site.root if self.site else os.path.join(self.folder, "root")
 
     def path_of(self, path):
         """Where this server has what others have at `path`."""
@@ -74,17 +81,8 @@ class Server:
         # App processes run as another user and must reach the scripts.
         os.chmod(self.folder, 0o755)
         self.port = free_port()
-        root = os.path.join(self.folder, "root")
-        os.mkdir(root)
-        for script in os.listdir(paths.SCRIPTS):
-            shutil.copy(os.path.join(paths.SCRIPTS, script), root)
-        # What a server looks for to know that a folder is a PHP application.
-        shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
-        for name in ("hello.txt", "1k.txt", "1m.bin"):
-            _write(os.path.join(root, name), answers.EXPECTED[f"/{name}"][0].decode())
-        # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
-        for name in os.listdir(root):
-            os.utime(os.path.join(root, name), (time.time() - SCRIPT_AGE_S,) * 2)
+        if not self.site:
+            self._lay_out_scripts()
         try:
             commands = self.commands()
             started = time.monotonic()
@@ -95,6 +93,19 @@ class Server:
             self.stop()
             raise
         return self
+
+    def _lay_out_scripts(self):
+        root = self.root
+        os.mkdir(root)
+        for script in os.listdir(paths.SCRIPTS):
+            shutil.copy(os.path.join(paths.SCRIPTS, script), root)
+        # What a server looks for to know that a folder is a PHP application.
+        shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
+        for name in ("hello.txt", "1k.txt", "1m.bin"):
+            _write(os.path.join(root, name), answers.EXPECTED[f"/{name}"][0].decode())
+        # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
+        for name in os.listdir(root):
+            os.utime(os.path.join(root, name), (time.time() - SCRIPT_AGE_S,) * 2)
 
     def _spawn(self, argv, environment):
         log = open(os.path.join(self.folder, f"output-{len(self.roots)}.log"), "wb")
@@ -181,6 +192,11 @@ class Server:
 class Php:
     """What is the same for every server that runs PHP: the ini file."""
 
+    @property
+    def probes(self):
+        """Whether probe.php is there to say how PHP runs."""
+        return self.has_app and not self.site and not isinstance(self, Worker)
+
     def php_environment(self):
         folder = os.path.join(self.folder, "ini")
         os.mkdir(folder)
@@ -197,12 +213,12 @@ class Baton(Php, Server):
     has_app = True
     more_options = ()
 
-    def __init__(self, threads=8, without_time_limits=False):
-        super().__init__()
+    def __init__(self, threads=8, without_time_limits=False, site=None):
+        super().__init__(site)
         self.threads, self.without_time_limits = threads, without_time_limits
 
     def commands(self):
-        argv = [paths.BATON, "serve", os.path.join(self.folder, "root"), "--threads", str(self.threads),
+        argv = [paths.BATON, "serve", self.root, "--threads", str(self.threads),
                 "--listen", f"127.0.0.1:{self.port}", *self.more_options]
         return [(argv, self.php_environment())]
 
@@ -237,7 +253,7 @@ class FrankenPhpWorker(Worker, Server):
 
     def commands(self):
         config = os.path.join(self.folder, "Caddyfile")
-        _fill("Caddyfile", config, {"ROOT": os.path.join(self.folder, "root"), "PORT": self.port, "THREADS": self.threads, "ALL_THREADS": self.threads + 1})
+        _fill("Caddyfile", config, {"ROOT": self.root, "PORT": self.port, "THREADS": self.threads, "ALL_THREADS": self.threads + 1})
         return [([paths.FRANKENPHP, "run", "--config", config], {"HOME": self.folder})]
 
 
@@ -249,8 +265,8 @@ class PhpFpm(Php, Server):
     # The 200,000-byte answers fit in memory.
     buffers = "fastcgi_buffer_size 16k; fastcgi_buffers 32 16k; fastcgi_busy_buffers_size 64k;"
 
-    def __init__(self, threads=8, without_time_limits=False):
-        super().__init__()
+    def __init__(self, threads=8, without_time_limits=False, site=None):
+        super().__init__(site)
         self.threads, self.without_time_limits = threads, without_time_limits
 
     def commands(self):
@@ -264,7 +280,7 @@ class PhpFpm(Php, Server):
     def nginx(self):
         config = os.path.join(self.folder, "nginx.conf")
         _fill("nginx.conf", config, {
-            "DIR": self.folder, "ROOT": os.path.join(self.folder, "root"), "PORT": self.port,
+            "DIR": self.folder, "ROOT": self.root, "PORT": self.port,
             "WORKERS": nginx_workers(), "BUFFERS": self.buffers,
             "USER_LINE": f"user {UNPRIVILEGED_USER} {_group()};" if os.geteuid() == 0 else ""})
         return [paths.NGINX, "-p", self.folder, "-e", os.path.join(self.folder, "nginx-error.log"), "-c", config], {}

@@ -24,6 +24,8 @@ class Comparison:
     targets: dict
     rounds_min: int = 1
     note: str = ""
+    # One of lib/sites.py instead of the scripts.
+    site: str = ""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ COMPARISONS = [
     Comparison("frankenphp-500", "/hello.php", 500, "baton-worker", "frankenphp", {"rate": 3.5, "p99": 3.0}),
     Comparison("frankenphp-big", "/big.php", 4, "baton-worker", "frankenphp", {"rate": 1.5}),
     Comparison("frankenphp-parts", "/parts.php", 4, "baton-worker", "frankenphp", {"rate": 3.0}),
+    Comparison("mediawiki", "/index.php?title=Main_Page", 10, "baton", "php-fpm", {"rate": 1.0, "p99": 1.0},
+               rounds_min=ROUNDS_WHEN_NEAR, site="mediawiki", note="MediaWiki's main page, SQLite and APCu"),
+    Comparison("wordpress", "/?p=1", 10, "baton", "php-fpm", {"rate": 1.0, "p99": 1.0},
+               rounds_min=ROUNDS_WHEN_NEAR, site="wordpress", note="a post of WordPress, MariaDB on a unix socket"),
     Comparison("static-1k", "/1k.txt", 50, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
     Comparison("static-1m", "/1m.bin", 10, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
     Comparison("constant", "/", 50, "constant", "hyper", {"rate": 1.0}, rounds_min=ROUNDS_WHEN_NEAR,
