@@ -10,13 +10,14 @@
 //! ```
 
 use std::fs::File;
+use std::rc::Rc;
 
 use rustix::fd::OwnedFd;
 
 use crate::body::Arriving;
 use crate::clock::Now;
 use crate::http1::{HeadScanner, RequestHead, Version};
-use crate::service::{Local, Peer};
+use crate::service::{FilePart, Local, Peer};
 use crate::slab::NEVER_MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -201,11 +202,13 @@ impl Exchange {
     }
 }
 
-/// The rest of a file that goes out by sendfile.
+/// The rest of a file, or of parts of it, that goes out by sendfile.
 pub(crate) struct FileReply {
-    pub(crate) file: File,
+    pub(crate) file: Rc<File>,
     pub(crate) offset: u64,
     pub(crate) left: u64,
+    /// The parts behind this one.
+    pub(crate) parts: std::vec::IntoIter<FilePart>,
 }
 
 /// What an access log wants to know of a request after its head is gone.

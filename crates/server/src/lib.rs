@@ -52,5 +52,7 @@ pub use clock::{Clock, ClockFactory, ManualClock, Now, SystemClock, system_clock
 pub use config::{ClockMode, Config, Listen, WriteMode};
 pub use io::Io;
 pub use server::{Handle, Server};
-pub use service::{Body, ConnId, Local, LocalAddress, Peer, Push, Request, Served, Service};
+pub use service::{
+    Body, ConnId, FilePart, Local, LocalAddress, Peer, Push, Request, Served, Service,
+};
 pub use source::{Bytes, Source};

@@ -132,18 +132,22 @@ impl Io {
 
     /// Writes `out`, then the file. Completes or breaks the reply if that is its end.
     pub(crate) fn pump(&mut self, id: ConnId) -> Flow {
-        let Some(conn) = self.conns.get(id) else {
-            return Flow::Lost;
+        let mut turn_left = FILE_BYTES_PER_TURN_MAX;
+        let flow = loop {
+            let more = match self.conns.get(id) {
+                Some(conn) if conn.file.as_ref().is_some_and(|file| file.left > 0) => {
+                    SendFlags::MORE
+                }
+                _ => SendFlags::empty(),
+            };
+            let mut flow = self.flush(id, more);
+            if flow == Flow::Sent {
+                flow = self.pump_file(id, &mut turn_left);
+            }
+            if flow != Flow::Sent || !self.next_part(id) {
+                break flow;
+            }
         };
-        let more = if conn.file.is_some() {
-            SendFlags::MORE
-        } else {
-            SendFlags::empty()
-        };
-        let mut flow = self.flush(id, more);
-        if flow == Flow::Sent {
-            flow = self.pump_file(id);
-        }
         match flow {
             Flow::Sent => self.flushed(id),
             Flow::Lost => self.break_off(id, true),
@@ -169,22 +173,22 @@ impl Io {
         }
     }
 
-    fn pump_file(&mut self, id: ConnId) -> Flow {
+    /// Sends what is left of the file's current part.
+    fn pump_file(&mut self, id: ConnId, turn_left: &mut u64) -> Flow {
         let Some(conn) = self.conns.get_mut(id) else {
             return Flow::Lost;
         };
         let Some(reply) = conn.file.as_deref_mut() else {
             return Flow::Sent;
         };
-        let mut turn_left = FILE_BYTES_PER_TURN_MAX;
         while reply.left > 0 {
-            if turn_left == 0 {
+            if *turn_left == 0 {
                 return Flow::Yielded;
             }
-            let count = reply.left.min(turn_left) as usize;
+            let count = reply.left.min(*turn_left) as usize;
             match sendfile(
                 conn.socket.as_fd(),
-                &reply.file,
+                &*reply.file,
                 Some(&mut reply.offset),
                 count,
             ) {
@@ -192,7 +196,7 @@ impl Io {
                 Ok(0) => return Flow::Lost,
                 Ok(sent) => {
                     reply.left -= sent as u64;
-                    turn_left -= sent as u64;
+                    *turn_left -= sent as u64;
                     conn.exchange.body_bytes += sent as u64;
                 }
                 Err(Errno::INTR) => {}
@@ -203,8 +207,33 @@ impl Io {
                 Err(_) => return Flow::Lost,
             }
         }
-        conn.file = None;
         Flow::Sent
+    }
+
+    /// Puts what goes in front of the file's next part into `out`. False: there is none.
+    fn next_part(&mut self, id: ConnId) -> bool {
+        let next = self
+            .conns
+            .get_mut(id)
+            .and_then(|conn| conn.file.as_deref_mut()?.parts.next());
+        if next.is_some() {
+            self.give_out_buffer(id);
+        }
+        let Some(conn) = self.conns.get_mut(id) else {
+            return false;
+        };
+        match (next, conn.file.as_deref_mut()) {
+            (Some(part), Some(reply)) => {
+                conn.exchange.body_bytes += part.before.len() as u64;
+                conn.out.extend_from_slice(&part.before);
+                (reply.offset, reply.left) = (part.offset, part.len);
+                true
+            }
+            _ => {
+                conn.file = None;
+                false
+            }
+        }
     }
 }
 

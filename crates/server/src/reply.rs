@@ -1,11 +1,12 @@
 //! A reply begun: its head, and replies that are whole at once.
 
 use std::fs::File;
+use std::rc::Rc;
 
 use crate::conn::{FileReply, Phase, Sending};
 use crate::http1::{self, ReplyContext, ReplyFraming, Version};
 use crate::io::Io;
-use crate::service::{ConnId, Push};
+use crate::service::{ConnId, FilePart, Push};
 use crate::source::{Bytes, Source};
 
 impl Io {
@@ -114,17 +115,42 @@ impl Io {
         found.phase = Phase::Replying;
     }
 
-    /// A whole reply from a file: `len` bytes from `offset` on, by sendfile. The server keeps it going by itself.
+    /// A whole reply from a file: `len` bytes from `offset` on, by sendfile. The server keeps it going by itself, and
+    /// cuts the connection if the file turns out to be shorter.
     pub fn send_file<'h>(
         &mut self,
         conn: ConnId,
         status: u16,
         headers: impl IntoIterator<Item = (&'h [u8], &'h [u8])>,
-        file: File,
+        file: Rc<File>,
         offset: u64,
         len: u64,
     ) {
         self.start(conn, status, None, headers, Some(len));
+        let all = FilePart {
+            before: Vec::new(),
+            offset,
+            len,
+        };
+        self.send_from(conn, file, all, Vec::new());
+    }
+
+    /// The same for several parts of a file, in this order, each with some bytes in front of it.
+    pub fn send_file_parts<'h>(
+        &mut self,
+        conn: ConnId,
+        status: u16,
+        headers: impl IntoIterator<Item = (&'h [u8], &'h [u8])>,
+        file: Rc<File>,
+        first: FilePart,
+        others: Vec<FilePart>,
+    ) {
+        let len = others.iter().map(FilePart::bytes).sum::<u64>() + first.bytes();
+        self.start(conn, status, None, headers, Some(len));
+        self.send_from(conn, file, first, others);
+    }
+
+    fn send_from(&mut self, conn: ConnId, file: Rc<File>, first: FilePart, others: Vec<FilePart>) {
         let Some(found) = self
             .conns
             .get_mut(conn)
@@ -133,17 +159,17 @@ impl Io {
             return;
         };
         found.phase = Phase::Flushing;
-        if let Sending::Length(left) = found.exchange.sending {
-            found.exchange.sending = Sending::Nothing;
-            found.exchange.short = left != len;
-            found.file = (len > 0).then(|| {
-                Box::new(FileReply {
-                    file,
-                    offset,
-                    left: len.min(left),
-                })
-            });
+        if let Sending::Length(1..) = found.exchange.sending {
+            found.exchange.body_bytes += first.before.len() as u64;
+            found.out.extend_from_slice(&first.before);
+            found.file = Some(Box::new(FileReply {
+                file,
+                offset: first.offset,
+                left: first.len,
+                parts: others.into_iter(),
+            }));
         }
+        found.exchange.sending = Sending::Nothing;
         if !found.blocked {
             self.pump(conn);
         }

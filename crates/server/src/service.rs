@@ -67,6 +67,19 @@ pub enum Body<'r> {
     File(File, u64),
 }
 
+/// A part of a reply that comes from a file, and what goes out in front of it. Either may be empty.
+pub struct FilePart {
+    pub before: Vec<u8>,
+    pub offset: u64,
+    pub len: u64,
+}
+
+impl FilePart {
+    pub(crate) fn bytes(&self) -> u64 {
+        self.before.len() as u64 + self.len
+    }
+}
+
 /// What became of a [`Io::push`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

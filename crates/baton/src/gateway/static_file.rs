@@ -79,7 +79,7 @@ pub fn send(
     if is_unchanged(head, &etag, modified_s) {
         io.respond(conn, 304, None, headers.into_iter().skip(1), b"");
     } else {
-        io.send_file(conn, 200, headers, file, 0, len);
+        io.send_file(conn, 200, headers, file.into(), 0, len);
     }
     true
 }

@@ -59,6 +59,7 @@ fn head_has_no_body() {
         ("/sized/300000", Some("300000")),
         ("/windows/300000", None),
         ("/file/9", Some("9")),
+        ("/file-parts/9", Some("29")),
     ] {
         client.send(format!("HEAD {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
         let head = client.head();

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use baton_server::{
-    Body, Bytes, Config, ConnId, Handle, Io, Listen, Push, Request, Served, Server, Service, Source,
+    Body, Bytes, Config, ConnId, FilePart, Handle, Io, Listen, Push, Request, Served, Server,
+    Service, Source,
 };
 
 /// The longest body that `pattern` knows.
@@ -218,12 +219,30 @@ impl Service for Scripted {
                 let mut file = rustix_temp_file();
                 file.write_all(b"skip").unwrap();
                 file.write_all(&pattern(number)).unwrap();
-                io.send_file(conn, 200, plain, file, 4, number as u64);
+                io.send_file(conn, 200, plain, file.into(), 4, number as u64);
+            }
+            "file-parts" => {
+                // Both halves of the pattern, with other bytes around them.
+                let mut file = rustix_temp_file();
+                file.write_all(&pattern(number)).unwrap();
+                let part = |before: &[u8], offset, len| FilePart {
+                    before: before.to_vec(),
+                    offset,
+                    len,
+                };
+                let half = number as u64 / 2;
+                let others = vec![
+                    part(b"", 0, 0),
+                    part(b"<second>", half, number as u64 - half),
+                    part(b"<end>", 0, 0),
+                ];
+                let first = part(b"<first>", 0, half);
+                io.send_file_parts(conn, 200, plain, file.into(), first, others);
             }
             "cut-file" => {
                 let mut file = rustix_temp_file();
                 file.write_all(&pattern(number)).unwrap();
-                io.send_file(conn, 200, plain, file, 0, number as u64 + 1);
+                io.send_file(conn, 200, plain, file.into(), 0, number as u64 + 1);
             }
             _ => io.respond(conn, 200, None, plain, b"Hello, world!"),
         }

@@ -21,6 +21,31 @@ fn slow_reader_gets_all_of_it() {
 }
 
 #[test]
+fn parts_of_a_file_keep_their_order() {
+    let server = Running::new();
+    for length in [0, 9, 2_000_000] {
+        let (half, end) = (length / 2, pattern(length));
+        let mut client = Client::slow(server.address());
+        client.get(&format!("/file-parts/{length}"));
+        std::thread::sleep(Duration::from_millis(50));
+        let body = client.reply().body;
+        let expected = [
+            &b"<first>"[..],
+            &end[..half],
+            b"<second>",
+            &end[half..],
+            b"<end>",
+        ]
+        .concat();
+        assert!(body == expected, "{length}");
+        assert_eq!(client.get("/").reply().text(), "Hello, world!");
+        server
+            .events
+            .wait_for(&format!("served 200 {} true", expected.len()), 1);
+    }
+}
+
+#[test]
 fn many_slow_readers_and_one_quick_one() {
     let server = Running::new();
     let mut slow: Vec<Client> = (0..20).map(|_| Client::slow(server.address())).collect();
