@@ -17,12 +17,16 @@ pub const WRITE_MS: &str = "--write-ms";
 pub const BODY_BYTES_MAX: &str = "--body-bytes-max";
 pub const REPLY_SPILL_BYTES_MAX: &str = "--reply-spill-bytes-max";
 pub const REQUESTS_PER_CONNECTION_MAX: &str = "--requests-per-connection-max";
+pub const PATH_CACHE_MS: &str = "--path-cache-ms";
+pub const STATIC_MAX_AGE_S: &str = "--static-max-age-s";
+/// Without a value.
+pub const FOLLOW_SYMLINKS: &str = "--follow-symlinks";
 /// `name=value`, which wins over ini_set().
 pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
 /// All of them.
-pub const ALL: [&str; 19] = [
+pub const ALL: [&str; 22] = [
     LISTEN,
     THREADS,
     CONFIG,
@@ -40,6 +44,9 @@ pub const ALL: [&str; 19] = [
     BODY_BYTES_MAX,
     REPLY_SPILL_BYTES_MAX,
     REQUESTS_PER_CONNECTION_MAX,
+    PATH_CACHE_MS,
+    STATIC_MAX_AGE_S,
+    FOLLOW_SYMLINKS,
     INI_ADMIN,
     INI_USER,
 ];

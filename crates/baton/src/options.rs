@@ -95,7 +95,11 @@ pub struct ServeOptions {
     #[arg(long)]
     pub retry: bool,
 
-    /// How long the existence of files is remembered, in milliseconds, 0 to 60000
+    /// How long clients may use a static file without asking again, in seconds, 0 to 31536000 [default: left to them]
+    #[arg(long, value_name = "S", value_parser = value_parser!(u32).range(0..=31_536_000))]
+    pub static_max_age_s: Option<u32>,
+
+    /// How long files, and that a path has none, are remembered, in milliseconds, 0 to 60000
     #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = value_parser!(u64).range(0..=60_000))]
     pub path_cache_ms: u64,
 

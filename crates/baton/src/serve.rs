@@ -99,7 +99,8 @@ fn start_server(
     flags: &Arc<IoFlags>,
     access_log: Option<AccessLog>,
 ) -> Result<Server<Message>, String> {
-    let root = Root::open(&app.project.root, app.options.follow_symlinks)
+    let follow = app.options.follow_symlinks;
+    let root = Root::open(&app.project.root, follow, app.account.as_ref())
         .map_err(|error| format!("cannot open {}: {error}", app.project.root.display()))?;
     let root = Arc::new(root);
     let (app, flags) = (app.clone(), flags.clone());

@@ -1,6 +1,8 @@
 //! Answers that the front gives by itself.
 
-use baton_server::{ConnId, Io, Request};
+use baton_server::{ConnId, Io};
+
+use super::resolve::UrlPath;
 
 pub(super) fn refuse(io: &mut Io, conn: ConnId, status: u16, reason: &str) {
     let headers = [(b"Content-Type".as_slice(), b"text/plain".as_slice())];
@@ -15,24 +17,13 @@ pub(super) fn unavailable(io: &mut Io, conn: ConnId, reason: &str) {
     io.respond(conn, 503, None, headers, reason.as_bytes());
 }
 
-/// Keeps host and query.
-pub(super) fn redirect_to_folder(io: &mut Io, conn: ConnId, request: &Request<'_>) {
-    let head = request.head;
-    let query = head
-        .query
-        .map(|query| format!("?{query}"))
-        .unwrap_or_default();
-    // One slash only: two would make another host of the path.
-    let path = format!("/{}/", head.path.trim_start_matches('/'));
-    let location = match head.host {
-        Some(host) => format!("http://{host}{path}{query}"),
-        None => format!("{path}{query}"),
+/// A relative reference (RFC 9110, section 10.2.2) keeps scheme, host and port, whatever is in front of this server.
+pub(super) fn redirect_to_folder(io: &mut Io, conn: ConnId, path: &UrlPath, query: Option<&str>) {
+    let path = path.encoded();
+    let location = match query {
+        Some(query) => format!("{path}/?{query}"),
+        None => format!("{path}/"),
     };
-    io.respond(
-        conn,
-        301,
-        None,
-        [(b"Location".as_slice(), location.as_bytes())],
-        b"",
-    );
+    let headers = [(b"Location".as_slice(), location.as_bytes())];
+    io.respond(conn, 301, None, headers, b"");
 }

@@ -1,7 +1,7 @@
 //! The service on each I/O thread: takes requests to the app and replies back to clients.
 //!
-//! A request's way through this room: [`resolve`] says what the path means, [`static_file`] sends
-//! a file, [`fields`] encodes what goes to the app, [`submit`] gives it to the dispatcher,
+//! A request's way through this room: [`resolve`] says what the path means, [`static_file`] answers
+//! for a file, [`fields`] encodes what goes to the app, [`submit`] gives it to the dispatcher,
 //! [`Running`] is the record of who has it, [`follow`] brings the reply back. [`trouble`] is for
 //! all that can go wrong; [`answers`] are those of the front itself.
 
@@ -24,6 +24,7 @@ use rustix::process::Signal;
 use answers::{redirect_to_folder, refuse, unavailable};
 use fields::FieldWriter;
 use resolve::{Resolver, Target, UrlPath};
+use static_file::StaticFiles;
 
 use crate::access_log::AccessLog;
 use crate::app::{App, Client, Message, Place, Process, Running};
@@ -52,7 +53,7 @@ pub struct Gateway {
     app: Arc<App>,
     flags: Arc<IoFlags>,
     resolver: Resolver,
-    root: Arc<Root>,
+    files: StaticFiles,
     fields: FieldWriter,
     access_log: Option<AccessLog>,
     running: Vec<Running>,
@@ -88,12 +89,19 @@ impl Gateway {
         access_log: Option<AccessLog>,
         first_id: u64,
     ) -> Self {
-        let resolver = Resolver::new(&app.project, app.options.path_cache_ms);
+        let options = &app.options;
+        let resolver = Resolver::new(&app.project, options.path_cache_ms);
+        let files = StaticFiles::new(
+            root,
+            options.path_cache_ms,
+            options.static_max_age_s,
+            options.io_thread_count(),
+        );
         Self {
             app,
             flags,
             resolver,
-            root,
+            files,
             fields: FieldWriter::default(),
             access_log,
             running: Vec::new(),
@@ -139,18 +147,22 @@ impl Service for Gateway {
         let Some(path) = UrlPath::parse(request.head.path) else {
             return refuse(io, conn, 400, "The path is not valid.\n");
         };
-        let target = self.resolver.resolve(&path, io.now().mono_ms()).clone();
+        let now_ms = io.now().mono_ms();
+        let mut target = self.resolver.resolve(&path, now_ms).clone();
+        if let Target::File(file) = &target {
+            if self.files.answer(io, conn, request.head, file) {
+                return;
+            }
+            // Removed since it was looked up: perhaps the application knows the path.
+            self.resolver.forget(&path);
+            target = self.resolver.resolve(&path, now_ms).clone();
+        }
         match target {
             Target::Script { name, path_info } => {
                 self.pass_to_script(io, conn, request, &path, &name, &path_info)
             }
-            Target::File(file) => {
-                if !static_file::send(io, conn, request.head, &self.root, &file) {
-                    refuse(io, conn, 404, "Not found.\n");
-                }
-            }
-            Target::AddSlash => redirect_to_folder(io, conn, &request),
-            Target::NotFound => refuse(io, conn, 404, "Not found.\n"),
+            Target::AddSlash => redirect_to_folder(io, conn, &path, request.head.query),
+            Target::File(_) | Target::NotFound => refuse(io, conn, 404, "Not found.\n"),
         }
     }
 
@@ -221,6 +233,7 @@ impl Service for Gateway {
         if now_ms >= self.next_check_ms {
             self.check_times(io, now_ms);
         }
+        self.files.tick(now_ms);
     }
 
     /// Before it sleeps, and has the apps knock, the thread lets them run a little: where they share
@@ -257,7 +270,8 @@ impl Service for Gateway {
     }
 
     fn next_deadline_ms(&self) -> Option<u64> {
-        (self.next_check_ms != u64::MAX).then_some(self.next_check_ms)
+        let check_ms = (self.next_check_ms != u64::MAX).then_some(self.next_check_ms);
+        check_ms.into_iter().chain(self.files.next_tick_ms()).min()
     }
 
     fn served(&mut self, _io: &mut Io, _conn: ConnId, served: &Served<'_>) {

@@ -1,14 +1,36 @@
 //! From a URL path to what it means: a script, a file, a redirect.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::percent_decode;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
 
 use crate::project::Project;
 
 /// Looked-up paths that are remembered.
 const CACHE_ENTRIES_MAX: usize = 4096;
+
+/// All but `pchar` and the slash.
+const NOT_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b'~')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=')
+    .remove(b':')
+    .remove(b'@');
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
@@ -61,6 +83,11 @@ impl UrlPath {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// As it may stand in a header: RFC 3986, section 3.3.
+    pub fn encoded(&self) -> impl Display {
+        utf8_percent_encode(&self.0, NOT_IN_PATHS)
+    }
 }
 
 /// Resolves paths in one document root, remembering what it found for a while.
@@ -100,6 +127,11 @@ impl Resolver {
         self.cache
             .get(path)
             .map_or(&Target::NotFound, |(target, _)| target)
+    }
+
+    /// What was remembered has turned out to be untrue.
+    pub fn forget(&mut self, path: &UrlPath) {
+        self.cache.remove(path);
     }
 
     fn look_up(&self, path: &str) -> Target {
@@ -195,7 +227,7 @@ fn is_hidden(segment: &str) -> bool {
 }
 
 /// What some server somewhere runs as PHP: never sent as text.
-fn is_source(relative: &str) -> bool {
+pub fn is_source(relative: &str) -> bool {
     let extension = Path::new(relative)
         .extension()
         .map(|e| e.to_string_lossy().to_ascii_lowercase());
@@ -256,15 +288,19 @@ mod tests {
             Self(root)
         }
 
-        fn resolve(&self, path: &str) -> Target {
+        fn resolver(&self) -> Resolver {
             let project = Project {
                 name: "site".into(),
                 root: self.0.clone(),
                 index: "/index.php".into(),
                 single_script: false,
             };
+            Resolver::new(&project, 1000)
+        }
+
+        fn resolve(&self, path: &str) -> Target {
             let path = UrlPath::parse(path).expect("a path");
-            Resolver::new(&project, 1000).resolve(&path, 0).clone()
+            self.resolver().resolve(&path, 0).clone()
         }
     }
 
@@ -302,6 +338,33 @@ mod tests {
         ];
         for (path, expected) in cases {
             assert_eq!(site.resolve(path), expected, "{path}");
+        }
+    }
+    #[test]
+    fn what_is_forgotten_is_looked_up_again() {
+        let site = Site::new("forget");
+        let mut resolver = site.resolver();
+        let path = UrlPath::parse("/style.css").expect("a path");
+        let file = Target::File("style.css".into());
+        assert_eq!(*resolver.resolve(&path, 0), file);
+        std::fs::remove_file(site.0.join("style.css")).expect("removed");
+        assert_eq!(*resolver.resolve(&path, 999), file);
+        resolver.forget(&path);
+        assert_eq!(*resolver.resolve(&path, 999), script("/index.php", ""));
+    }
+
+    #[test]
+    fn encoded_paths_mean_the_same() {
+        for (raw, encoded) in [
+            ("/a/b-c._~", "/a/b-c._~"),
+            ("/a%20b%3f%23", "/a%20b%3F%23"),
+            ("/%5c%25", "/%5C%25"),
+            ("/\u{fc}", "/%C3%BC"),
+            ("/a:@!$&'()*+,;=", "/a:@!$&'()*+,;="),
+        ] {
+            let path = UrlPath::parse(raw).expect("a path");
+            assert_eq!(path.encoded().to_string(), encoded, "{raw}");
+            assert_eq!(UrlPath::parse(encoded), Some(path), "{raw}");
         }
     }
 }
