@@ -15,7 +15,7 @@ RUSTC_BOOTSTRAP=1 RUSTFLAGS="-Cpasses=sancov-module \
     -Ccodegen-units=1 -Zsanitizer=address --cfg fuzzing" \
     CARGO_TARGET_DIR=$target_dir cargo build --quiet --release --locked --target "$host"
 
-set -- request reply
+set -- request reply proxy_header
 each=$((seconds / $#))
 [ "$each" -gt 0 ] || each=1
 for target; do

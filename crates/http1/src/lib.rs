@@ -9,6 +9,8 @@
 //!    validated host, one path. Whatever two readers could understand differently is a [`Reject`].
 //! 3. [`BodyDecoder::decode`] takes the body out of what follows.
 //!
+//! In front of a connection's first request a proxy may have put a [`ProxyHeader`].
+//!
 //! The reply goes back through [`encode_reply_head`], whose [`ReplyPlan`] says how the body is to be sent.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -19,6 +21,7 @@ mod date;
 mod framing;
 mod host;
 mod limits;
+mod proxy_header;
 mod reject;
 mod reply;
 mod request;
@@ -37,6 +40,7 @@ pub use body::{BodyDecoder, Decoded};
 pub use date::http_date;
 pub use framing::Framing;
 pub use limits::{HEADERS_MAX, LEADING_EMPTY_LINES_MAX, Limits, METHOD_BYTES_MAX};
+pub use proxy_header::{NoProxyHeader, Origin, PROXY_HEADER_BYTES_MAX, ProxyHeader};
 pub use reject::Reject;
 pub use reply::{
     CHUNK_END, LAST_CHUNK, ReplyContext, ReplyFraming, ReplyPlan, chunk_header,

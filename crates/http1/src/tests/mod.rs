@@ -7,6 +7,7 @@ mod headers;
 mod host;
 mod pipelining;
 mod properties;
+mod proxy_header;
 mod reply;
 mod reply_framing;
 mod request_line;
