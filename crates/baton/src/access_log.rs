@@ -171,6 +171,7 @@ mod tests {
             duration_ns: 1_500_000,
             received_wall_ns: 971_211_336_000_000_000,
             peer: Peer::Tcp(([127, 0, 0, 1], 5).into()),
+            client: Some([127, 0, 0, 1].into()),
             listener: 0,
             method: "GET",
             target: "/a?b",

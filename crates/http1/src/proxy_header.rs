@@ -174,7 +174,11 @@ fn relayed(family_and_protocol: u8, rest: &[u8]) -> Result<(Origin, &[u8]), NoPr
     if protocol > 2 {
         return Err(NoProxyHeader("a PROXY header with an unknown protocol"));
     }
-    let port_bytes = if matches!(address_bytes, 4 | 16) { 2 } else { 0 };
+    let port_bytes = if matches!(address_bytes, 4 | 16) {
+        2
+    } else {
+        0
+    };
     let all_bytes = 2 * (address_bytes + port_bytes);
     let (addresses, appended) = rest
         .split_at_checked(all_bytes)
@@ -215,6 +219,8 @@ fn tells_of_tls(mut appended: &[u8]) -> Result<bool, NoProxyHeader> {
     }
     match appended.is_empty() {
         true => Ok(tls),
-        false => Err(NoProxyHeader("what follows the PROXY header's addresses is malformed")),
+        false => Err(NoProxyHeader(
+            "what follows the PROXY header's addresses is malformed",
+        )),
     }
 }

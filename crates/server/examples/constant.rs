@@ -7,7 +7,7 @@
 use std::error::Error;
 use std::net::SocketAddr;
 
-use baton_server::{ClockMode, Config, ConnId, Io, Listen, Request, Server, Service, WriteMode};
+use baton_server::{ClockMode, Config, ConnId, Io, ListenAt, Request, Server, Service, WriteMode};
 
 const HELLO: &[u8] = b"Hello, world!";
 
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             },
         }
     }
-    config.listeners = vec![Listen::Tcp(address)];
+    config.listeners = vec![ListenAt::Tcp(address).into()];
     let io_threads = config.io_threads;
     let service = Constant(body);
     let server = Server::start(config, move |_, _| service.clone())?;

@@ -7,7 +7,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketFlags, acceptfrom_with, getsockname};
 
-use crate::conn::Conn;
+use crate::conn::{Conn, Phase};
 use crate::io::{Io, TAG_CONN, TAG_LISTENER};
 use crate::io_thread::IoThread;
 use crate::listener::Listener;
@@ -32,10 +32,10 @@ pub(crate) enum Accepted {
 }
 
 impl Io {
-    /// Unix listeners are shared, and only one of the threads is to be woken; each TCP listener has one thread.
+    /// Of the threads that share a socket only one is to be woken.
     pub(crate) fn listen(&mut self, index: usize, listener: &Listener) -> rustix::io::Result<()> {
         let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        if matches!(listener.address, LocalAddress::Unix(_)) {
+        if listener.shared {
             flags |= epoll::EventFlags::EXCLUSIVE;
         }
         let data = epoll::EventData::new_u64(TAG_LISTENER | index as u64);
@@ -57,6 +57,11 @@ impl Io {
             Some(peer) => Peer::Tcp(peer),
             None => Peer::Unix,
         };
+        let trusted = self.shared.config.trusted_proxies.contains_peer(&peer);
+        if listener.proxy_protocol && !trusted {
+            self.shared.connection_leave();
+            return self.complain(&peer, "it is not one of the trusted proxies");
+        }
         let out = self.ask_out_from_start(peer != Peer::Unix);
         let now = self.clock.used();
         let data = epoll::EventData::new_u64(TAG_CONN | self.conns.next_id().to_bits());
@@ -65,7 +70,12 @@ impl Io {
             self.shared.connection_leave();
             return;
         }
-        let id = self.conns.insert(Conn::new(socket, peer, local, out, now));
+        let mut conn = Conn::new(socket, peer, local, out, now);
+        conn.trusted = trusted;
+        if listener.proxy_protocol {
+            conn.phase = Phase::Preface;
+        }
+        let id = self.conns.insert(conn);
         let wait_ms = match self.draining {
             true => self.shared.config.drain_first_request_ms,
             false => self.shared.config.header_ms,

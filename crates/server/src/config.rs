@@ -2,17 +2,41 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::fd::OwnedFd;
 
 use crate::clock::{ClockFactory, system_clock};
 use crate::http1::Limits;
+use crate::trusted::TrustedProxies;
+
+/// A listener.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    pub at: ListenAt,
+    /// Every connection begins with a header of the PROXY protocol, and comes from one of `Config::trusted_proxies`;
+    /// others are closed.
+    pub proxy_protocol: bool,
+}
 
 /// Where to listen.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Listen {
+#[derive(Clone, Debug)]
+pub enum ListenAt {
     /// One socket per I/O thread, with SO_REUSEPORT. Port 0 picks a free one.
     Tcp(SocketAddr),
     /// One socket for all I/O threads. A socket file that nobody listens on is replaced. `mode`: the file's permissions.
     Unix { path: PathBuf, mode: Option<u32> },
+    /// A stream socket that listens already, for all I/O threads. A socket file is its maker's to remove.
+    Made(Arc<OwnedFd>),
+}
+
+impl From<ListenAt> for Listen {
+    fn from(at: ListenAt) -> Listen {
+        Listen {
+            at,
+            proxy_protocol: false,
+        }
+    }
 }
 
 /// Whether a reply is written at once, or only when epoll has said that the socket is writable. For a benchmark.
@@ -36,11 +60,13 @@ pub struct Config {
     /// The `Server` header; empty: none.
     pub server_name: String,
     pub limits: Limits,
+    /// Peers that may speak for others: in a PROXY header, and in what a service makes of [`crate::Request::trusted`].
+    pub trusted_proxies: TrustedProxies,
     /// Connections of all I/O threads together; at the limit none is accepted until one closes.
     pub connections_max: usize,
     /// The answer to the last request of a connection says close.
     pub requests_per_connection_max: u32,
-    /// A whole request head, and the first byte of the first one.
+    /// A whole request head, and the first byte of the first one, with a PROXY header before it.
     pub header_ms: u64,
     /// From one read of a request body to the next.
     pub body_ms: u64,
@@ -79,6 +105,7 @@ impl Default for Config {
             io_threads: 1,
             server_name: String::from("baton"),
             limits: Limits::default(),
+            trusted_proxies: TrustedProxies::default(),
             connections_max: 20_000,
             requests_per_connection_max: 100_000,
             header_ms: 10_000,

@@ -1,15 +1,16 @@
 //! One connection: its states, and what it carries in them.
 //!
 //! ```text
-//!              +----------------------- keep-alive ------------------------+
-//!              v                                                           |
-//! accept --> Idle --> Head --> [Body] --> Asked --> Replying --> Flushing --> Complete --> Lingering --> closed
-//!                                           |          (start)       ^
-//!                                           +--- respond, send_file -+
+//!                           +----------------------- keep-alive ------------------------+
+//!                           v                                                           |
+//! accept --> [Preface] --> Idle --> Head --> [Body] --> Asked --> Replying --> Flushing --> Complete --> Lingering --> closed
+//!                                                        |          (start)       ^
+//!                                                        +--- respond, send_file -+
 //! any state --> Broken --> closed
 //! ```
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::rc::Rc;
 
 use rustix::fd::OwnedFd;
@@ -22,6 +23,8 @@ use crate::slab::NEVER_MS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
+    /// A PROXY header is due, or a part of it has arrived.
+    Preface,
     /// Nothing of a next request has arrived.
     Idle,
     /// A part of a request head has.
@@ -51,7 +54,7 @@ impl Phase {
     pub(crate) fn reads(self) -> bool {
         matches!(
             self,
-            Phase::Idle | Phase::Head | Phase::Body | Phase::Lingering
+            Phase::Preface | Phase::Idle | Phase::Head | Phase::Body | Phase::Lingering
         )
     }
 }
@@ -60,6 +63,10 @@ pub(crate) struct Conn {
     pub(crate) socket: OwnedFd,
     pub(crate) peer: Peer,
     pub(crate) local: Local,
+    pub(crate) trusted: bool,
+    pub(crate) tls: bool,
+    /// The socket's own kind, whomever a PROXY header names.
+    pub(crate) is_unix: bool,
     pub(crate) phase: Phase,
 
     /// The socket may hold bytes, or a FIN, that were not read yet.
@@ -113,6 +120,9 @@ impl Conn {
             socket,
             peer,
             local,
+            trusted: false,
+            tls: false,
+            is_unix: peer == Peer::Unix,
             phase: Phase::Idle,
             may_read: false,
             peer_fin: false,
@@ -214,6 +224,7 @@ pub(crate) struct FileReply {
 /// What an access log wants to know of a request after its head is gone.
 #[derive(Default)]
 pub(crate) struct Note {
+    pub(crate) client: Option<IpAddr>,
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) host: String,
@@ -234,6 +245,7 @@ impl Note {
     }
 
     pub(crate) fn clear(&mut self) {
+        self.client = None;
         self.method.clear();
         self.target.clear();
         self.host.clear();

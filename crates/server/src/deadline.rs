@@ -31,7 +31,7 @@ impl<S: Service> IoThread<S> {
         }
         conn.deadline_ms = NEVER_MS;
         match conn.phase {
-            Phase::Idle | Phase::Lingering => {
+            Phase::Preface | Phase::Idle | Phase::Lingering => {
                 self.io.remove(id);
             }
             Phase::Head => self.io.refuse(id, HEAD_TOO_SLOW),

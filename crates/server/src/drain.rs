@@ -28,7 +28,9 @@ impl<S: Service> IoThread<S> {
         self.service.draining(&mut self.io);
         for id in self.io.conns.ids() {
             match self.io.conns.get(id) {
-                Some(conn) if conn.phase == Phase::Idle && conn.requests == 0 => {
+                Some(conn)
+                    if matches!(conn.phase, Phase::Preface | Phase::Idle) && conn.requests == 0 =>
+                {
                     let deadline_ms = conn.deadline_ms.min(first_request_ms);
                     self.io.set_deadline(id, deadline_ms);
                 }

@@ -1,10 +1,12 @@
 //! From a whole request to the end of its reply, and on to the next request.
 
+use std::net::IpAddr;
+
 use crate::conn::{Exchange, Phase};
 use crate::http1::{Reject, RequestHead};
 use crate::io::Io;
 use crate::io_thread::IoThread;
-use crate::service::{Body, ConnId, Request, Served, Service};
+use crate::service::{Body, ConnId, Peer, Request, Served, Service};
 use crate::slab::NEVER_MS;
 
 impl<S: Service> IoThread<S> {
@@ -30,11 +32,14 @@ impl<S: Service> IoThread<S> {
         self.asked_count += 1;
         let peer = conn.peer;
         let local = conn.local.clone();
+        let (trusted, tls) = (conn.trusted, conn.tls);
         let request = Request {
             head,
             body,
             peer: &peer,
             local: &local,
+            trusted,
+            tls,
         };
         self.service.request(&mut self.io, id, request);
     }
@@ -99,6 +104,7 @@ impl<S: Service> IoThread<S> {
             return;
         }
         let note = conn.note.take();
+        let client = note.as_deref().and_then(|note| note.client);
         let served = Served {
             status: conn.exchange.status,
             body_bytes: conn.exchange.body_bytes,
@@ -106,6 +112,10 @@ impl<S: Service> IoThread<S> {
             duration_ns: now.mono_ns.saturating_sub(conn.exchange.received.mono_ns),
             received_wall_ns: conn.exchange.received.wall_ns,
             peer: conn.peer,
+            client: client.or(match conn.peer {
+                Peer::Tcp(address) => Some(address.ip()),
+                Peer::Unix => None,
+            }),
             listener: conn.local.listener,
             method: note.as_deref().map_or("", |note| &note.method),
             target: note.as_deref().map_or("", |note| &note.target),
@@ -122,6 +132,13 @@ impl<S: Service> IoThread<S> {
 }
 
 impl Io {
+    /// Whom a trusted proxy names as the client of the request that `conn` waits for: [`Served::client`].
+    pub fn name_client(&mut self, conn: ConnId, client: IpAddr) {
+        if let Some(note) = self.conns.get_mut(conn).and_then(|conn| conn.note.as_mut()) {
+            note.client = Some(client);
+        }
+    }
+
     /// Answers what was no acceptable request. The connection ends behind the answer.
     #[cold]
     pub(crate) fn refuse(&mut self, id: ConnId, reject: Reject) {

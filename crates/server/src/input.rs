@@ -115,7 +115,11 @@ impl<S: Service> IoThread<S> {
             };
             let rest = &bytes[at..];
             match conn.phase {
-                Phase::Idle | Phase::Head if rest.is_empty() => return at,
+                Phase::Preface | Phase::Idle | Phase::Head if rest.is_empty() => return at,
+                Phase::Preface => match self.preface(id, rest) {
+                    Some(consumed) => at += consumed,
+                    None => return at,
+                },
                 Phase::Idle | Phase::Head => match self.head(id, rest) {
                     Some(consumed) => at += consumed,
                     None => return at,

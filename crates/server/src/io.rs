@@ -37,6 +37,8 @@ pub struct Io {
     /// Connections whose turn was cut short for the sake of the others.
     pub(crate) again: Vec<ConnId>,
     pub(crate) draining: bool,
+    /// No complaint of proxies before this time.
+    pub(crate) complain_after_ms: u64,
     index: usize,
     spare_buffers: Vec<Vec<u8>>,
     /// Boxed because connections hold them so: an idle one has a pointer, not a note.
@@ -57,6 +59,7 @@ impl Io {
             settled: Vec::new(),
             again: Vec::new(),
             draining: false,
+            complain_after_ms: 0,
             index,
             spare_buffers: Vec::new(),
             spare_notes: Vec::new(),

@@ -11,6 +11,7 @@
 //! | `config`, `server` | sockets are bound, threads started and joined; `Handle` for other threads |
 //! | `io_thread` | the loop: sleep, clock, messages, events, timers, service |
 //! | `accept`, `listener` | new connections, up to the limit |
+//! | `relayed`, `trusted` | what a proxy says of a connection, and who may say it |
 //! | `slab`, `conn` | where connections live, and the states of one |
 //! | `input`, `body` | bytes in, until a request is whole |
 //! | `exchange`, `service` | the request handed over; what follows its reply |
@@ -38,6 +39,7 @@ mod io_thread;
 mod listener;
 mod mailbox;
 mod output;
+mod relayed;
 mod reply;
 mod server;
 mod service;
@@ -46,13 +48,15 @@ mod slab;
 mod source;
 mod stream;
 mod timer;
+mod trusted;
 
 pub use baton_http1 as http1;
 pub use clock::{Clock, ClockFactory, ManualClock, Now, SystemClock, system_clock};
-pub use config::{ClockMode, Config, Listen, WriteMode};
+pub use config::{ClockMode, Config, Listen, ListenAt, WriteMode};
 pub use io::Io;
 pub use server::{Handle, Server};
 pub use service::{
     Body, ConnId, FilePart, Local, LocalAddress, Peer, Push, Request, Served, Service,
 };
 pub use source::{Bytes, Source};
+pub use trusted::{TrustedProxies, TrustedProxy};

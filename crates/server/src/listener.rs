@@ -1,21 +1,26 @@
 //! Listening sockets: bound once at start, then owned by the I/O threads.
 
+use std::ffi::OsStr;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::sockopt::{
     set_ipv6_v6only, set_socket_reuseaddr, set_socket_reuseport, set_tcp_nodelay,
+    socket_acceptconn, socket_type,
 };
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, getsockname, listen, socket_with,
 };
 
-use crate::config::Listen;
+use crate::config::{Listen, ListenAt};
 use crate::service::LocalAddress;
 
 /// The kernel lowers it to net.core.somaxconn.
@@ -23,9 +28,11 @@ const BACKLOG_MAX: i32 = 4096;
 
 /// One I/O thread's share of a listener.
 pub(crate) struct Listener {
-    /// Unix sockets are shared by all I/O threads.
     socket: Arc<OwnedFd>,
     pub(crate) address: LocalAddress,
+    pub(crate) proxy_protocol: bool,
+    /// Other I/O threads wait on the same socket.
+    pub(crate) shared: bool,
     /// Edge-triggered: connections may wait in the backlog until accept says EAGAIN.
     pub(crate) ready: bool,
 }
@@ -39,7 +46,9 @@ impl Listener {
 /// A listener, bound for all I/O threads.
 pub(crate) struct Bound {
     pub(crate) address: LocalAddress,
+    /// One for each I/O thread, or one for all.
     sockets: Vec<Arc<OwnedFd>>,
+    proxy_protocol: bool,
     pub(crate) file: Option<SocketFile>,
 }
 
@@ -49,6 +58,8 @@ impl Bound {
         Listener {
             socket: Arc::clone(socket),
             address: self.address.clone(),
+            proxy_protocol: self.proxy_protocol,
+            shared: self.sockets.len() == 1,
             ready: true,
         }
     }
@@ -56,11 +67,47 @@ impl Bound {
 
 /// Binds; the error names the address.
 pub(crate) fn bind_all(listen: &Listen, io_threads: usize) -> io::Result<Bound> {
-    let (name, bound) = match listen {
-        Listen::Tcp(address) => (address.to_string(), bind_tcp(*address, io_threads)),
-        Listen::Unix { path, mode } => (path.display().to_string(), bind_unix(path, *mode)),
+    let (name, bound) = match &listen.at {
+        ListenAt::Tcp(address) => (address.to_string(), bind_tcp(*address, io_threads)),
+        ListenAt::Unix { path, mode } => (path.display().to_string(), bind_unix(path, *mode)),
+        ListenAt::Made(socket) => (format!("descriptor {}", socket.as_raw_fd()), adopt(socket)),
     };
+    let bound = bound.map(|bound| Bound {
+        proxy_protocol: listen.proxy_protocol,
+        ..bound
+    });
     bound.map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {name}: {error}")))
+}
+
+/// Takes a socket over that listens already.
+fn adopt(socket: &Arc<OwnedFd>) -> io::Result<Bound> {
+    if socket_type(socket)? != SocketType::STREAM || !socket_acceptconn(socket)? {
+        let kind = io::ErrorKind::InvalidInput;
+        return Err(io::Error::new(kind, "it is no stream socket that listens"));
+    }
+    fcntl_setfl(socket, fcntl_getfl(socket)? | OFlags::NONBLOCK)?;
+    fcntl_setfd(socket, FdFlags::CLOEXEC)?;
+    let address = match SocketAddrUnix::try_from(getsockname(socket)?) {
+        Ok(unix) => {
+            // An abstract name begins with @, as in ss(8).
+            let name = match (unix.path_bytes(), unix.abstract_name()) {
+                (Some(path), _) => path.to_vec(),
+                (None, Some(name)) => [b"@", name].concat(),
+                (None, None) => Vec::new(),
+            };
+            LocalAddress::Unix(Arc::from(Path::new(OsStr::from_bytes(&name))))
+        }
+        Err(_) => {
+            set_tcp_nodelay(socket, true)?;
+            LocalAddress::Tcp(SocketAddr::try_from(getsockname(socket)?)?)
+        }
+    };
+    Ok(Bound {
+        address,
+        sockets: vec![Arc::clone(socket)],
+        proxy_protocol: false,
+        file: None,
+    })
 }
 
 fn bind_tcp(address: SocketAddr, io_threads: usize) -> io::Result<Bound> {
@@ -83,6 +130,7 @@ fn bind_tcp(address: SocketAddr, io_threads: usize) -> io::Result<Bound> {
     Ok(Bound {
         address: LocalAddress::Tcp(address),
         sockets: sockets.into_iter().map(Arc::new).collect(),
+        proxy_protocol: false,
         file: None,
     })
 }
@@ -129,6 +177,7 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Bound> {
     Ok(Bound {
         address: LocalAddress::Unix(Arc::from(path)),
         sockets: vec![Arc::new(socket)],
+        proxy_protocol: false,
         file: Some(file),
     })
 }

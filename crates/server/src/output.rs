@@ -8,7 +8,7 @@ use rustix::net::{SendFlags, send};
 use crate::config::WriteMode;
 use crate::conn::{Conn, Phase};
 use crate::io::Io;
-use crate::service::{ConnId, Peer};
+use crate::service::ConnId;
 use crate::slab::NEVER_MS;
 
 /// A file is sent in pieces of this size, and others have their turn in between.
@@ -123,7 +123,7 @@ impl Io {
         };
         // What is pushed now may be written at once, until the next reply.
         conn.out_granted = ask_first && phase == Phase::Replying && flow == Flow::Sent;
-        let asked_for_this = conn.out_asked && (ask_first || conn.peer == Peer::Unix);
+        let asked_for_this = conn.out_asked && (ask_first || conn.is_unix);
         if flow == Flow::Sent && asked_for_this {
             self.ask_out(id, false);
         }

@@ -35,6 +35,13 @@ impl<M: Send + 'static> Server<M> {
                 "at least one I/O thread is needed",
             ));
         }
+        let proxied = config.listeners.iter().any(|listen| listen.proxy_protocol);
+        if proxied && config.trusted_proxies.is_empty() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a listener with the PROXY protocol needs trusted proxies",
+            ));
+        }
         let bound = config
             .listeners
             .iter()

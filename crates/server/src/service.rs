@@ -1,7 +1,7 @@
 //! The request as a service sees it, and what a service is told.
 
 use std::fs::File;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -47,7 +47,8 @@ pub struct Local {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LocalAddress {
-    /// The connection's own end, also where the listener is bound to all addresses.
+    /// The connection's own end, also where the listener is bound to all addresses. With the PROXY protocol: the end
+    /// that the client connected to.
     Tcp(SocketAddr),
     Unix(Arc<Path>),
 }
@@ -56,8 +57,13 @@ pub enum LocalAddress {
 pub struct Request<'r> {
     pub head: &'r RequestHead<'r>,
     pub body: Body<'r>,
+    /// The other end; on a listener with the PROXY protocol, whom the proxy names.
     pub peer: &'r Peer,
     pub local: &'r Local,
+    /// The peer is one of `Config::trusted_proxies`: what it says of the client may be believed.
+    pub trusted: bool,
+    /// A PROXY header said that the client speaks TLS.
+    pub tls: bool,
 }
 
 pub enum Body<'r> {
@@ -104,6 +110,8 @@ pub struct Served<'s> {
     pub duration_ns: u64,
     pub received_wall_ns: i64,
     pub peer: Peer,
+    /// Who asked: the peer's address, unless [`Io::name_client`] named another. None: nobody knows.
+    pub client: Option<IpAddr>,
     pub listener: usize,
     pub method: &'s str,
     pub target: &'s str,

@@ -160,7 +160,17 @@ fn what_is_announced_is_bounded() {
 fn nearly() -> impl Strategy<Value = Vec<u8>> {
     let line = prop::collection::vec(
         prop::sample::select(vec![
-            "PROXY", " ", "TCP4", "TCP6", "UNKNOWN", "192.0.2.1", "::1", "80", "0", "\r", "\n",
+            "PROXY",
+            " ",
+            "TCP4",
+            "TCP6",
+            "UNKNOWN",
+            "192.0.2.1",
+            "::1",
+            "80",
+            "0",
+            "\r",
+            "\n",
             "\r\n",
         ]),
         0..16,
@@ -169,7 +179,11 @@ fn nearly() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
         line.prop_map(|words| words.concat().into_bytes()),
         fixed.prop_map(|(fixed, rest)| [SIGNATURE, &fixed, &rest].concat()),
-        (0u8..3, any::<u8>(), prop::collection::vec(any::<u8>(), 0..64))
+        (
+            0u8..3,
+            any::<u8>(),
+            prop::collection::vec(any::<u8>(), 0..64)
+        )
             .prop_map(|(command, family, rest)| binary(0x20 | command, family % 64, &rest)),
         prop::collection::vec(any::<u8>(), 0..32),
     ]

@@ -67,6 +67,10 @@ impl Client {
         Client::over(Box::new(TcpStream::connect(address).unwrap()))
     }
 
+    pub fn of(stream: TcpStream) -> Client {
+        Client::over(Box::new(stream))
+    }
+
     pub fn unix(path: &Path) -> Client {
         Client::over(Box::new(UnixStream::connect(path).unwrap()))
     }

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
-use baton_server::{Config, Listen, Server};
+use baton_server::{Config, Listen, ListenAt, Server};
 
 use crate::client::Client;
 use crate::service::{Message, Running, pattern};
@@ -80,10 +80,10 @@ fn unix_socket_serves_and_cleans_up() {
     let path = std::env::temp_dir().join(format!("baton-server-test-{}.sock", std::process::id()));
     // A file that a killed server left behind is no obstacle.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    let listen = Listen::Unix {
+    let listen = Listen::from(ListenAt::Unix {
         path: path.clone(),
         mode: Some(0o600),
-    };
+    });
     let server = Running::with(|config| {
         config.listeners.push(listen.clone());
         config.io_threads = 2;
@@ -137,7 +137,7 @@ fn taken_port_is_named() {
     for io_threads in [1, 2] {
         let server = Running::with(|config| config.io_threads = io_threads);
         let config = Config {
-            listeners: vec![Listen::Tcp(server.address())],
+            listeners: vec![ListenAt::Tcp(server.address()).into()],
             io_threads,
             ..Config::default()
         };
@@ -152,8 +152,9 @@ fn taken_port_is_named() {
 
 #[test]
 fn wildcard_listener_tells_the_connections_own_address() {
-    let server =
-        Running::with(|config| config.listeners = vec![Listen::Tcp("0.0.0.0:0".parse().unwrap())]);
+    let server = Running::with(|config| {
+        config.listeners = vec![ListenAt::Tcp("0.0.0.0:0".parse().unwrap()).into()]
+    });
     let port = server.address().port();
     let mut client = Client::tcp(format!("127.0.0.2:{port}").parse().unwrap());
     assert!(
@@ -163,6 +164,54 @@ fn wildcard_listener_tells_the_connections_own_address() {
             .text()
             .contains(&format!("address: Tcp(127.0.0.2:{port})"))
     );
+}
+
+#[test]
+fn sockets_that_listen_already_are_taken_over() {
+    use std::net::TcpListener;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixListener;
+    use std::sync::Arc;
+    let path = std::env::temp_dir().join(format!("baton-server-made-{}.sock", std::process::id()));
+    let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = tcp.local_addr().unwrap();
+    let unix = UnixListener::bind(&path).unwrap();
+    for io_threads in [1, 3] {
+        let made = [
+            OwnedFd::from(tcp.try_clone().unwrap()),
+            OwnedFd::from(unix.try_clone().unwrap()),
+        ];
+        let server = Running::with(|config| {
+            config.io_threads = io_threads;
+            config.listeners = made.map(|fd| ListenAt::Made(Arc::new(fd)).into()).into();
+        });
+        assert_eq!(server.address(), address);
+        let mut clients: Vec<Client> = (0..10).map(|_| Client::tcp(address)).collect();
+        for client in &mut clients {
+            assert_eq!(client.get("/").reply().status, 200);
+        }
+        let reply = Client::unix(&path).get("/ends").reply();
+        assert!(
+            reply.text().contains(&path.display().to_string()),
+            "{reply:?}"
+        );
+        server.handle.stop_now();
+        server.join();
+        // Whoever made them keeps them, and the socket's file.
+        assert!(path.exists());
+    }
+    std::fs::remove_file(&path).unwrap();
+
+    let (pair, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+    let datagrams = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for wrong in [OwnedFd::from(pair), OwnedFd::from(datagrams)] {
+        let config = Config {
+            listeners: vec![ListenAt::Made(Arc::new(wrong)).into()],
+            ..Config::default()
+        };
+        let error = Server::start(config, |_, _| Nothing).err().unwrap();
+        assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+    }
 }
 
 #[test]

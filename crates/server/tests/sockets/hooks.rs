@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use baton_server::{Config, ConnId, Handle, Io, Listen, Request, Server, Service};
+use baton_server::{Config, ConnId, Handle, Io, ListenAt, Request, Server, Service};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, OwnedFd};
 
@@ -86,7 +86,7 @@ impl Setup {
         counts.deadline_ms.store(u64::MAX, SeqCst);
         let knock = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap());
         let config = Config {
-            listeners: vec![Listen::Tcp("127.0.0.1:0".parse().unwrap())],
+            listeners: vec![ListenAt::Tcp("127.0.0.1:0".parse().unwrap()).into()],
             ..Config::default()
         };
         let (of_service, registered) = (Arc::clone(&counts), Arc::clone(&knock));

@@ -7,6 +7,7 @@ mod bodies;
 mod connections;
 mod drain;
 mod hooks;
+mod relayed;
 mod replies;
 mod requests;
 mod slow_readers;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use baton_server::{
-    Body, Bytes, Config, ConnId, FilePart, Handle, Io, Listen, Push, Request, Served, Server,
+    Body, Bytes, Config, ConnId, FilePart, Handle, Io, ListenAt, Push, Request, Served, Server,
     Service, Source,
 };
 
@@ -186,8 +186,15 @@ impl Service for Scripted {
             }
             "status" => io.respond(conn, number as u16, None, plain, b"some body"),
             "ends" => {
-                let text = format!("{:?} {:?}", request.peer, request.local);
+                let text = format!(
+                    "{:?} {:?} trusted={} tls={}",
+                    request.peer, request.local, request.trusted, request.tls
+                );
                 io.respond(conn, 200, None, plain, text.as_bytes());
+            }
+            "named" => {
+                io.name_client(conn, [203, 0, 113, 9].into());
+                io.respond(conn, 200, None, plain, b"named");
             }
             "later" => self.later.push(conn),
             "parts" => {
@@ -284,6 +291,9 @@ impl Service for Scripted {
     }
 
     fn served(&mut self, _io: &mut Io, _conn: ConnId, served: &Served<'_>) {
+        if let Some(client) = served.client.filter(|client| !client.is_loopback()) {
+            self.events.add(format!("client {client}"));
+        }
         self.events.add(format!(
             "served {} {} {} {} {}",
             served.status, served.body_bytes, served.complete, served.method, served.target
@@ -312,7 +322,7 @@ impl Running {
 
     pub fn with(change: impl FnOnce(&mut Config)) -> Running {
         let mut config = Config {
-            listeners: vec![Listen::Tcp("127.0.0.1:0".parse().unwrap())],
+            listeners: vec![ListenAt::Tcp("127.0.0.1:0".parse().unwrap()).into()],
             log_requests: true,
             ..Config::default()
         };

@@ -1,6 +1,6 @@
 //! The benchmark's switches change how, not what.
 
-use baton_server::{ClockMode, Listen, WriteMode};
+use baton_server::{ClockMode, ListenAt, WriteMode};
 
 use crate::client::Client;
 use crate::service::{Running, pattern};
@@ -12,10 +12,11 @@ fn other_modes_give_the_same_replies() {
     let server = Running::with(|config| {
         config.write_mode = WriteMode::AskFirst;
         config.clock_mode = ClockMode::PerUse;
-        config.listeners.push(Listen::Unix {
+        let at = ListenAt::Unix {
             path: path.clone(),
             mode: None,
-        });
+        };
+        config.listeners.push(at.into());
     });
     for mut client in [
         Client::tcp(server.address()),
