@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
+use baton_server::Served;
 use baton_server::http1::Version;
-use baton_server::{Peer, Served};
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
@@ -68,9 +68,9 @@ impl AccessLog {
 
     fn write_common(&mut self, served: &Served<'_>) -> std::io::Result<()> {
         let line = &mut self.line;
-        match served.peer {
-            Peer::Tcp(address) => write!(line, "{}", address.ip().to_canonical())?,
-            Peer::Unix => line.extend_from_slice(b"-"),
+        match served.client {
+            Some(client) => write!(line, "{}", client.to_canonical())?,
+            None => line.extend_from_slice(b"-"),
         }
         write!(line, " - - [{}] \"", self.time)?;
         escape(line, served.method.as_bytes());
@@ -98,8 +98,8 @@ impl AccessLog {
     fn write_json(&mut self, served: &Served<'_>) -> std::io::Result<()> {
         let line = &mut self.line;
         write!(line, "{{\"time\":\"{}\",\"remote\":\"", self.time)?;
-        if let Peer::Tcp(address) = served.peer {
-            write!(line, "{}", address.ip().to_canonical())?;
+        if let Some(client) = served.client {
+            write!(line, "{}", client.to_canonical())?;
         }
         let texts: [(&str, &[u8]); 5] = [
             ("method", served.method.as_bytes()),
@@ -160,6 +160,7 @@ fn escape_json(line: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use baton_server::Peer;
 
     fn line(format: AccessFormat) -> String {
         let (writer, _guard) = tracing_appender::non_blocking(std::io::sink());
@@ -170,7 +171,7 @@ mod tests {
             complete: true,
             duration_ns: 1_500_000,
             received_wall_ns: 971_211_336_000_000_000,
-            peer: Peer::Tcp(([127, 0, 0, 1], 5).into()),
+            peer: Peer::Tcp(([192, 0, 2, 1], 5).into()),
             client: Some([127, 0, 0, 1].into()),
             listener: 0,
             method: "GET",

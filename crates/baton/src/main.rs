@@ -2,7 +2,8 @@
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
 //! threads, [`app`] is the application behind it with its processes and their supervisor.
-//! [`serve`] puts them together; [`options`], [`config_file`] and [`project`] say what to serve.
+//! [`serve`] puts them together; [`options`], [`config_file`], [`listen`] and [`project`] say what to serve and where;
+//! [`systemd`] passes sockets and hears how it goes.
 
 #![forbid(unsafe_code)]
 
@@ -11,10 +12,12 @@ mod account;
 mod app;
 mod config_file;
 mod gateway;
+mod listen;
 mod logs;
 mod options;
 mod project;
 mod serve;
+mod systemd;
 
 use std::process::ExitCode;
 

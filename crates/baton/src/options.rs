@@ -1,10 +1,11 @@
 //! Every option: its name, help, range and default. A configuration file uses the same names.
 
-use std::net::ToSocketAddrs;
 use std::path::PathBuf;
 
-use baton_server::{Listen, ListenAt};
+use baton_server::TrustedProxy;
 use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+
+use crate::listen::{self, Listen};
 
 #[derive(Parser)]
 #[command(name = "baton", version, about, args_override_self = true)]
@@ -26,9 +27,20 @@ pub struct ServeOptions {
     #[arg(default_value = ".")]
     pub path: PathBuf,
 
-    /// Address to listen on: HOST:PORT, :PORT (all IPv4 addresses), or unix:/path; may be repeated
-    #[arg(long, value_name = "ADDR", value_parser = parse_listen, default_value = "127.0.0.1:8080")]
+    /// Address to listen on: HOST:PORT, :PORT (all IPv4 addresses), unix:/path, or systemd[:NAME] for sockets that
+    /// systemd passes, which otherwise replace all others; " proxy_protocol" behind it if each connection begins with
+    /// that, " mode=0660" for a unix socket's permissions; may be repeated
+    #[arg(long, value_name = "ADDR", value_parser = listen::parse, default_value = "127.0.0.1:8080")]
     pub listen: Vec<Listen>,
+
+    /// Proxy that may speak for clients: an address, a network such as 10.0.0.0/8, or unix for all peers on unix
+    /// sockets; may be repeated
+    #[arg(long, value_name = "CIDR")]
+    pub trusted_proxies: Vec<TrustedProxy>,
+
+    /// Header in which a trusted proxy speaks for its clients. It must set or remove each of these; may be repeated
+    #[arg(long, value_name = "NAME", value_enum, default_values_t = TrustedHeader::DEFAULT)]
+    pub trusted_headers: Vec<TrustedHeader>,
 
     /// File with options: `name = value` in TOML, names as here with _ for -
     #[arg(long, value_name = "FILE")]
@@ -186,34 +198,39 @@ pub enum AccessFormat {
     Json,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TrustedHeader {
+    XForwardedFor,
+    XForwardedProto,
+    XForwardedPort,
+    /// Not among those by default: many proxies that set the others pass this one on as the client wrote it, and links
+    /// in mails would lead to a host of the client's choice.
+    XForwardedHost,
+    Forwarded,
+}
+
+impl TrustedHeader {
+    const DEFAULT: [TrustedHeader; 4] = [
+        TrustedHeader::XForwardedFor,
+        TrustedHeader::XForwardedProto,
+        TrustedHeader::XForwardedPort,
+        TrustedHeader::Forwarded,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            TrustedHeader::XForwardedFor => "x-forwarded-for",
+            TrustedHeader::XForwardedProto => "x-forwarded-proto",
+            TrustedHeader::XForwardedPort => "x-forwarded-port",
+            TrustedHeader::XForwardedHost => "x-forwarded-host",
+            TrustedHeader::Forwarded => "forwarded",
+        }
+    }
+}
+
 fn ms(least: u64) -> clap::builder::RangedU64ValueParser<u64> {
     const DAY_MS: u64 = 86_400_000;
     value_parser!(u64).range(least..=DAY_MS)
-}
-
-fn parse_listen(text: &str) -> Result<Listen, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return match path.is_empty() {
-            true => Err("a path is expected after unix:".into()),
-            false => Ok(ListenAt::Unix {
-                path: path.into(),
-                mode: None,
-            }
-            .into()),
-        };
-    }
-    let full = if text.starts_with(':') {
-        format!("0.0.0.0{text}")
-    } else {
-        text.to_owned()
-    };
-    let mut found = full
-        .to_socket_addrs()
-        .map_err(|error| format!("{error}; expected HOST:PORT, :PORT or unix:/path"))?;
-    found
-        .next()
-        .map(|address| ListenAt::Tcp(address).into())
-        .ok_or_else(|| "the host has no address".into())
 }
 
 fn parse_pair(text: &str) -> Result<String, String> {
@@ -260,19 +277,6 @@ mod tests {
                 "{} has no help",
                 argument.get_id()
             );
-        }
-    }
-
-    #[test]
-    fn addresses_are_understood() {
-        let at = |text| parse_listen(text).map(|listen| listen.at);
-        assert!(
-            matches!(at("127.0.0.1:80"), Ok(ListenAt::Tcp(a)) if a == ([127, 0, 0, 1], 80).into())
-        );
-        assert!(matches!(at(":8080"), Ok(ListenAt::Tcp(a)) if a.is_ipv4() && a.port() == 8080));
-        assert!(matches!(at("unix:/run/x"), Ok(ListenAt::Unix { .. })));
-        for bad in ["", "unix:", "8080", "127.0.0.1", "127.0.0.1:99999"] {
-            assert!(parse_listen(bad).is_err(), "{bad}");
         }
     }
 }

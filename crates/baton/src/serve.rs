@@ -1,14 +1,15 @@
 //! `baton serve`: puts the parts together, and takes them apart in order.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_handoff::front::IoFlags;
 use baton_server::http1::Limits;
-use baton_server::{Config, LocalAddress, Server};
+use baton_server::{Config, Listen, LocalAddress, Server};
 use rustix::process::{Resource, Rlimit};
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
@@ -16,12 +17,15 @@ use crate::app::{App, Command, Message, Supervisor, SupervisorHandle};
 use crate::gateway::{Gateway, Root};
 use crate::logs::{self, Reopen};
 use crate::options::ServeOptions;
-use crate::{account, project};
+use crate::systemd::{self, Notifier};
+use crate::{account, listen, project};
 
 /// What app processes get to end by themselves once nothing is running any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
 pub fn run(options: ServeOptions) -> Result<(), String> {
+    let passed = systemd::take_sockets()?;
+    let listeners = listen::resolve(&options.listen, &options.trusted_proxies, passed)?;
     let project = project::find(&options.path)?;
     let account = account::for_app_processes(&options.user)?;
     let reopen = Reopen::default();
@@ -39,11 +43,13 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
     // Before any thread starts: a signal must not find its default action.
-    let mut signals = Signals::new([SIGCHLD, SIGINT, SIGTERM, SIGUSR1])
+    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| format!("cannot handle signals: {error}"))?;
 
+    let on_terminal = std::io::stderr().is_terminal();
     let started = Instant::now();
-    let config = config_of(&options, access_log.is_some());
+    let notifier = Arc::new(Notifier::from_env());
+    let config = config_of(&options, listeners, access_log.is_some());
     let app = Arc::new(App::new(project, options, account));
     let flags = Arc::new(
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
@@ -55,6 +61,7 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     // Reaping begins before the first child does.
     let handle = server.handle();
     let signal_supervisor = supervisor.clone();
+    let signal_notifier = notifier.clone();
     let signal_thread = signals.handle();
     let addresses = server.addresses().to_vec();
     let listener = thread::Builder::new()
@@ -65,6 +72,12 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
                 match signal {
                     SIGCHLD => signal_supervisor.tell(Command::Reap),
                     SIGUSR1 => reopen.request(),
+                    // A terminal that closes says it, too.
+                    SIGHUP if on_terminal == std::io::stderr().is_terminal() => {
+                        if !is_draining {
+                            signal_notifier.reload(|| reopen.request());
+                        }
+                    }
                     _ if is_draining => {
                         tracing::info!("stopping at once");
                         handle.stop_now();
@@ -74,6 +87,7 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
                     _ => {
                         is_draining = true;
                         tracing::info!("draining; a second signal stops at once");
+                        signal_notifier.stopping("finishing what is running");
                         handle.drain();
                     }
                 }
@@ -82,6 +96,7 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     let listener = listener.map_err(|error| format!("cannot start a thread: {error}"))?;
     supervisor.await_first_start()?;
     announce(&app, &addresses, started);
+    notifier.ready(&format!("serving {}", app.project.name));
 
     let ended = server
         .join()
@@ -136,9 +151,10 @@ fn start_supervisor(app: &Arc<App>, flags: Arc<IoFlags>) -> Result<SupervisorHan
     Ok(handle)
 }
 
-fn config_of(options: &ServeOptions, log_requests: bool) -> Config {
+fn config_of(options: &ServeOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
     Config {
-        listeners: options.listen.clone(),
+        listeners,
+        trusted_proxies: options.trusted_proxies.iter().copied().collect(),
         io_threads: options.io_thread_count(),
         limits: Limits {
             target_bytes_max: options.target_bytes_max as usize,

@@ -7,7 +7,7 @@ use std::net::Ipv6Addr;
 /// A registered name or IPv4 address may hold letters, digits, `-`, `_`, `~` and single dots; an IPv6
 /// address stands in brackets. That is narrower than RFC 3986: percent-encodings, `,`, `'` and the like
 /// name no host in practice, but break applications that print or match the host.
-pub(crate) fn is_host_and_port(text: &str) -> bool {
+pub fn is_host_and_port(text: &str) -> bool {
     match text.strip_prefix('[') {
         Some(literal) => match literal.split_once(']') {
             Some((address, after)) => address.parse::<Ipv6Addr>().is_ok() && is_port_suffix(after),

@@ -39,6 +39,7 @@ mod tests;
 pub use body::{BodyDecoder, Decoded};
 pub use date::http_date;
 pub use framing::Framing;
+pub use host::is_host_and_port;
 pub use limits::{HEADERS_MAX, LEADING_EMPTY_LINES_MAX, Limits, METHOD_BYTES_MAX};
 pub use proxy_header::{NoProxyHeader, Origin, PROXY_HEADER_BYTES_MAX, ProxyHeader};
 pub use reject::Reject;

@@ -164,7 +164,9 @@ impl<'s> RequestHead<'s> {
     }
 
     /// The headers in the order sent; a repeated one comes repeatedly.
-    pub fn headers(&self) -> impl ExactSizeIterator<Item = Header<'s>> + Clone + use<'s> {
+    pub fn headers(
+        &self,
+    ) -> impl ExactSizeIterator<Item = Header<'s>> + DoubleEndedIterator + Clone + use<'s> {
         self.headers.iter().map(|header| Header {
             name: header.name,
             value: header.value,

@@ -12,6 +12,7 @@ use crate::service::ConnId;
 use crate::shared::{Shared, Stage};
 use crate::slab::Slab;
 use crate::timer::Wheel;
+use crate::trusted::TrustedProxies;
 
 /// Buffers and notes kept for the next use, per I/O thread.
 const SPARES_MAX: usize = 32;
@@ -70,6 +71,11 @@ impl Io {
     /// This tick's reading of the clock.
     pub fn now(&self) -> &Now {
         self.clock.now()
+    }
+
+    /// Those of the configuration.
+    pub fn trusted_proxies(&self) -> &TrustedProxies {
+        &self.shared.config.trusted_proxies
     }
 
     /// The I/O thread's number, from 0.

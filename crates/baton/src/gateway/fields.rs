@@ -1,13 +1,14 @@
 //! What the app is told of a request: the fields and headers, encoded for the shared cell.
 
 use std::io::Write;
-use std::net::SocketAddr;
 use std::path::Path;
 
 use baton_handoff::request::{self, Field, TooLarge};
 use baton_server::http1::{RequestHead, Version};
-use baton_server::{Local, LocalAddress, Now, Peer};
+use baton_server::{Local, LocalAddress, Now};
 
+use super::caller::{Caller, split_port};
+use super::forwarded::Node;
 use super::resolve::UrlPath;
 
 /// The script that is to answer.
@@ -22,6 +23,7 @@ pub struct Script<'r> {
 pub struct FieldWriter {
     remote: Formatted,
     server: Formatted,
+    told_port: Vec<u8>,
     filename: Vec<u8>,
     target: Vec<u8>,
     id: Vec<u8>,
@@ -30,23 +32,23 @@ pub struct FieldWriter {
 /// An address as text, and of what it is the text: connections ask again and again.
 #[derive(Default)]
 struct Formatted {
-    address: Option<SocketAddr>,
+    node: Option<Node>,
     ip: Vec<u8>,
     port: Vec<u8>,
 }
 
 impl Formatted {
-    fn set(&mut self, address: Option<SocketAddr>) {
-        if self.address == address && address.is_some() {
+    fn set(&mut self, node: Option<Node>) {
+        if self.node == node && node.is_some() {
             return;
         }
-        self.address = address;
+        self.node = node;
         self.ip.clear();
         self.port.clear();
-        if let Some(address) = address {
+        if let Some(node) = node {
             // Writing to a Vec cannot fail.
-            let _ = write!(self.ip, "{}", address.ip().to_canonical());
-            let _ = write!(self.port, "{}", address.port());
+            let _ = write!(self.ip, "{}", node.address);
+            let _ = node.port.map(|port| write!(self.port, "{port}"));
         }
     }
 }
@@ -60,19 +62,23 @@ impl FieldWriter {
         head: &RequestHead<'_>,
         path: &UrlPath,
         script: &Script<'_>,
-        (peer, local): (&Peer, &Local),
+        (caller, local): (&Caller<'_>, &Local),
         now: &Now,
         id: u64,
     ) -> Result<(), TooLarge> {
         use std::os::unix::ffi::OsStrExt;
-        self.remote.set(match peer {
-            Peer::Tcp(address) => Some(*address),
-            Peer::Unix => None,
-        });
+        self.remote.set(caller.remote);
         self.server.set(match local.address {
-            LocalAddress::Tcp(address) => Some(address),
+            LocalAddress::Tcp(address) => Some(Node {
+                address: address.ip().to_canonical(),
+                port: Some(address.port()),
+            }),
             LocalAddress::Unix(_) => None,
         });
+        self.told_port.clear();
+        if let Some(port) = caller.port {
+            let _ = write!(self.told_port, "{port}");
+        }
         let root = script.root.as_os_str().as_bytes();
         self.filename.clear();
         self.filename
@@ -80,11 +86,12 @@ impl FieldWriter {
         self.filename.extend_from_slice(script.name.as_bytes());
         self.id.clear();
         let _ = write!(self.id, "{id:016x}");
-        let (host, port) = split_port(head.host.unwrap_or_default());
-        // The listener's own port is the truth; the client's word stands where there is none.
-        let port = match self.server.port.as_slice() {
-            [] => port.unwrap_or("80").as_bytes(),
-            own => own,
+        let (host, port) = split_port(caller.host.unwrap_or_default());
+        // The listener's own port is the truth, unless a proxy knows better; the client's word stands where there is none.
+        let port = match (self.told_port.as_slice(), self.server.port.as_slice()) {
+            ([], []) => port.unwrap_or("80").as_bytes(),
+            ([], own) => own,
+            (told, _) => told,
         };
         let host = match host {
             "" if self.server.ip.is_empty() => b"localhost".as_slice(),
@@ -117,7 +124,7 @@ impl FieldWriter {
                 Version::Http11 => b"HTTP/1.1",
             },
         );
-        set(Field::Scheme, b"http");
+        set(Field::Scheme, caller.scheme.as_str().as_bytes());
         set(Field::Host, host);
         set(Field::ServerAddr, &self.server.ip);
         set(Field::ServerPort, port);
@@ -129,36 +136,14 @@ impl FieldWriter {
         set(Field::PathInfo, script.path_info.as_bytes());
         set(Field::RequestId, &self.id);
         let headers = || {
-            head.headers()
-                .map(|header| (header.name.as_bytes(), header.value))
+            head.headers().map(|header| {
+                let value = match caller.host {
+                    Some(host) if header.name.eq_ignore_ascii_case("host") => host.as_bytes(),
+                    _ => header.value,
+                };
+                (header.name.as_bytes(), value)
+            })
         };
         request::encode(out, now.wall_ns, &fields, headers().count(), headers())
-    }
-}
-
-/// A validated host, and its port if it has one.
-fn split_port(host: &str) -> (&str, Option<&str>) {
-    match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => {
-            (name, Some(port).filter(|port| !port.is_empty()))
-        }
-        _ => (host, None),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn hosts_are_split_from_their_ports() {
-        assert_eq!(
-            split_port("example.com:8080"),
-            ("example.com", Some("8080"))
-        );
-        assert_eq!(split_port("example.com"), ("example.com", None));
-        assert_eq!(split_port("[::1]:80"), ("[::1]", Some("80")));
-        assert_eq!(split_port("[::1]"), ("[::1]", None));
-        assert_eq!(split_port("example.com:"), ("example.com", None));
     }
 }

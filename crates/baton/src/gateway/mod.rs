@@ -1,13 +1,15 @@
 //! The service on each I/O thread: takes requests to the app and replies back to clients.
 //!
-//! A request's way through this room: [`resolve`] says what the path means, [`static_file`] answers
+//! A request's way through this room: [`caller`] says who asks, [`resolve`] what the path means, [`static_file`] answers
 //! for a file, [`fields`] encodes what goes to the app, [`submit`] gives it to the dispatcher,
 //! [`Running`] is the record of who has it, [`follow`] brings the reply back. [`trouble`] is for
 //! all that can go wrong; [`answers`] are those of the front itself.
 
 mod answers;
+mod caller;
 mod fields;
 mod follow;
+mod forwarded;
 mod resolve;
 mod static_file;
 mod submit;
@@ -22,6 +24,7 @@ use baton_server::{ConnId, Io, Request, Served, Service};
 use rustix::process::Signal;
 
 use answers::{redirect_to_folder, refuse, unavailable};
+use caller::Caller;
 use fields::FieldWriter;
 use resolve::{Resolver, Target, UrlPath};
 use static_file::StaticFiles;
@@ -144,6 +147,10 @@ impl Service for Gateway {
             let allow = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH".as_slice();
             return io.respond(conn, 204, None, [(b"Allow".as_slice(), allow)], b"");
         }
+        let caller = Caller::of(&request, io, &self.app.options.trusted_headers);
+        if let Some(client) = caller.named {
+            io.name_client(conn, client);
+        }
         let Some(path) = UrlPath::parse(request.head.path) else {
             return refuse(io, conn, 400, "The path is not valid.\n");
         };
@@ -159,7 +166,8 @@ impl Service for Gateway {
         }
         match target {
             Target::Script { name, path_info } => {
-                self.pass_to_script(io, conn, request, &path, &name, &path_info)
+                let script = (name.as_str(), path_info.as_str());
+                self.pass_to_script(io, conn, request, &caller, &path, script)
             }
             Target::AddSlash => redirect_to_folder(io, conn, &path, request.head.query),
             Target::File(_) | Target::NotFound => refuse(io, conn, 404, "Not found.\n"),

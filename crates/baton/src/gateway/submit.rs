@@ -9,6 +9,7 @@ use baton_handoff::layout::REQUEST_BODY_BYTES_MAX;
 use baton_server::{Body, ConnId, Io, Request};
 
 use super::answers::{refuse, unavailable};
+use super::caller::Caller;
 use super::fields::Script;
 use super::resolve::UrlPath;
 use super::{Gateway, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX};
@@ -20,9 +21,9 @@ impl Gateway {
         io: &mut Io,
         conn: ConnId,
         request: Request<'_>,
+        caller: &Caller<'_>,
         path: &UrlPath,
-        name: &str,
-        path_info: &str,
+        (name, path_info): (&str, &str),
     ) {
         if self.app.is_down() {
             return unavailable(io, conn, "The application cannot start.\n");
@@ -35,7 +36,7 @@ impl Gateway {
         };
         let id = self.next_id();
         let mut bytes = self.spare.pop().unwrap_or_default();
-        let ends = (request.peer, request.local);
+        let ends = (caller, request.local);
         if self
             .fields
             .encode(&mut bytes, request.head, path, &script, ends, io.now(), id)
