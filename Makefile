@@ -17,8 +17,8 @@ SECONDS_FUZZ_TEST := 60
 # What the server needs to be built and to run: PHP as a library, its headers, opcache, a C compiler.
 PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opcache
 # DokuWiki for its journey, with the PHP extensions that it uses. php8.2-cgi is there because Debian's `php` asks for one of
-# three SAPIs, and this is the one that starts no service. The fuzzer links C++.
-PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki
+# three SAPIs, and this is the one that starts no service. nginx and HAProxy stand in front. The fuzzer links C++.
+PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki nginx-light haproxy
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils
 

@@ -3,7 +3,7 @@
 //! Whatever a reply says about its own end is checked: one framing, exact lengths, whole chunks, no byte too many.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 pub use crate::reply::{Fault, Framing, Head, Reply};
@@ -42,7 +42,23 @@ impl Conn {
     }
 
     pub fn try_open(addr: SocketAddr) -> io::Result<Conn> {
-        let stream = TcpStream::connect_timeout(&addr, Duration::from_secs(10))?;
+        Conn::over(TcpStream::connect_timeout(&addr, Duration::from_secs(10))?)
+    }
+
+    /// From another address of this machine.
+    #[track_caller]
+    pub fn open_from(source: IpAddr, addr: SocketAddr) -> Conn {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let from = || -> io::Result<Conn> {
+            let fd = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+            bind(&fd, &SocketAddr::new(source, 0))?;
+            connect(&fd, &addr)?;
+            Conn::over(TcpStream::from(fd))
+        };
+        from().unwrap_or_else(|error| panic!("cannot connect from {source} to {addr}: {error}"))
+    }
+
+    fn over(stream: TcpStream) -> io::Result<Conn> {
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;

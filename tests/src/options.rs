@@ -3,6 +3,8 @@
 pub const LISTEN: &str = "--listen";
 pub const THREADS: &str = "--threads";
 pub const CONFIG: &str = "--config";
+pub const TRUSTED_PROXIES: &str = "--trusted-proxies";
+pub const TRUSTED_HEADERS: &str = "--trusted-headers";
 pub const USER: &str = "--user";
 pub const ACCESS_LOG: &str = "--access-log";
 pub const DEADLINE_MS: &str = "--deadline-ms";
@@ -26,10 +28,12 @@ pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
 /// All of them.
-pub const ALL: [&str; 22] = [
+pub const ALL: [&str; 24] = [
     LISTEN,
     THREADS,
     CONFIG,
+    TRUSTED_PROXIES,
+    TRUSTED_HEADERS,
     USER,
     ACCESS_LOG,
     DEADLINE_MS,
