@@ -17,8 +17,9 @@ SECONDS_FUZZ_TEST := 60
 # What the server needs to be built and to run: PHP as a library, its headers, opcache, a C compiler.
 PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opcache
 # DokuWiki for its journey, with the PHP extensions that it uses. php8.2-cgi is there because Debian's `php` asks for one of
-# three SAPIs, and this is the one that starts no service. nginx and HAProxy stand in front. The fuzzer links C++.
-PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki nginx-light haproxy
+# three SAPIs, and this is the one that starts no service. nginx and HAProxy stand in front; systemd
+# checks the units and passes sockets. The fuzzer links C++.
+PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki nginx-light haproxy systemd
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils
 
@@ -73,11 +74,15 @@ install: build ## PREFIX=/usr/local, DESTDIR= for packagers
 	install -Dm755 $(TARGET)/release/baton $(DESTDIR)$(PREFIX)/bin/baton
 	install -Dm755 $(TARGET)/release/baton-php $(DESTDIR)$(PREFIX)/lib/baton/baton-php
 	install -Dm644 crates/guest/include/baton_guest.h $(DESTDIR)$(PREFIX)/include/baton_guest.h
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs/*.md
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system share/systemd/baton.service share/systemd/baton.socket
+	sed -i 's|/usr/bin/baton|$(PREFIX)/bin/baton|; s|/usr/share|$(PREFIX)/share|' \
+	    $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.service $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.socket
 
 uninstall: ## removes what install put there
 	rm -f $(DESTDIR)$(PREFIX)/bin/baton $(DESTDIR)$(PREFIX)/include/baton_guest.h
 	rm -rf $(DESTDIR)$(PREFIX)/lib/baton $(DESTDIR)$(PREFIX)/share/doc/baton
+	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.service $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.socket
 
 clean:
 	$(CARGO) clean

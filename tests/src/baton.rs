@@ -89,11 +89,12 @@ pub fn binary() -> PathBuf {
 
 fn spawn(
     mut command: Command,
+    stdin: Stdio,
     arguments: &[&OsStr],
 ) -> (Child, Log, Vec<std::thread::JoinHandle<()>>) {
     let mut child = command
         .args(arguments)
-        .stdin(Stdio::null())
+        .stdin(stdin)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -118,7 +119,7 @@ fn address_in(text: &str) -> Option<SocketAddr> {
 #[track_caller]
 pub fn run(arguments: &[&str], bound: Duration) -> Ended {
     let arguments: Vec<&OsStr> = arguments.iter().map(OsStr::new).collect();
-    let (mut child, log, readers) = spawn(Command::new(binary()), &arguments);
+    let (mut child, log, readers) = spawn(Command::new(binary()), Stdio::null(), &arguments);
     let status = wait(&mut child, bound);
     if status.is_none() {
         let _ = child.kill();
@@ -182,6 +183,16 @@ impl Baton {
     /// The same of another build: a command with its environment, but without arguments.
     #[track_caller]
     pub fn start(command: Command, root: &Path, options: &[&str]) -> Result<Baton, Ended> {
+        Baton::start_with_stdin(command, Stdio::null(), root, options)
+    }
+
+    #[track_caller]
+    pub fn start_with_stdin(
+        command: Command,
+        stdin: Stdio,
+        root: &Path,
+        options: &[&str],
+    ) -> Result<Baton, Ended> {
         let mut arguments = vec![OsStr::new("serve"), root.as_os_str()];
         if !options.contains(&LISTEN) {
             arguments.extend([LISTEN, "127.0.0.1:0"].map(OsStr::new));
@@ -190,7 +201,7 @@ impl Baton {
             arguments.extend([THREADS, PHP_THREADS].map(OsStr::new));
         }
         arguments.extend(options.iter().map(OsStr::new));
-        let (mut child, log, readers) = spawn(command, &arguments);
+        let (mut child, log, readers) = spawn(command, stdin, &arguments);
         let start = Instant::now();
         loop {
             if let Some(addr) = address_in(&log.text()) {
