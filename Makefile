@@ -10,6 +10,8 @@ DESTDIR ?=
 CARGO   ?= cargo
 TARGET  ?= target
 ADDRESS ?= 127.0.0.1:8080
+VERSION := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+PACKAGE  = $(TARGET)/debian/baton_$(VERSION)-1_$(shell dpkg --print-architecture).deb
 # How long `make fuzz` goes on; `make test` has its own, shorter time.
 SECONDS_FUZZ      ?= 600
 SECONDS_FUZZ_TEST := 60
@@ -20,11 +22,13 @@ PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opc
 # three SAPIs, and this is the one that starts no service. nginx and HAProxy stand in front; systemd
 # checks the units and passes sockets. The fuzzer links C++.
 PACKAGES_TEST  := g++ php8.2-cgi php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl dokuwiki nginx-light haproxy systemd
+# dpkg-shlibdeps and strip.
+PACKAGES_DEB   := dpkg-dev binutils
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils
 
-.PHONY: build run test test-unit test-loom test-journeys test-fuzz bench fmt lint fuzz install uninstall \
-        deps-build deps-test deps-bench clean help
+.PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench fmt lint fuzz install uninstall deb \
+        deps-build deps-test deps-deb deps-bench clean help
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 20
@@ -36,11 +40,12 @@ build: deps-build ## the release binaries, target/release/baton and target/relea
 run: build ## serve the example application on http://127.0.0.1:8080
 	$(TARGET)/release/baton serve examples/php --listen $(ADDRESS)
 
-test: deps-build deps-test ## everything that must hold: lint, unit tests, loom, journeys, a minute of fuzzing
+test: deps-build deps-test ## everything that must hold: lint, unit tests, loom, journeys, the package, a minute of fuzzing
 	$(MAKE) lint
 	$(MAKE) test-unit
 	$(MAKE) test-loom
 	$(MAKE) test-journeys
+	$(MAKE) test-deb
 	$(MAKE) test-fuzz
 
 test-unit: ## tests that need neither PHP nor a socket to the outside
@@ -51,6 +56,9 @@ test-loom: ## the lock-free parts under every interleaving, and mutants of them 
 
 test-journeys: build ## the real binary over real sockets
 	$(CARGO) test -p baton-journeys --release
+
+test-deb: deb deps-test ## install the Debian package, get a page from it, purge it
+	@if [ "$$(id -u)" = 0 ]; then tests/package $(PACKAGE); else sudo tests/package $(PACKAGE); fi
 
 test-fuzz:
 	crates/http1/fuzz/run.sh $(SECONDS_FUZZ_TEST)
@@ -74,7 +82,7 @@ install: build ## PREFIX=/usr/local, DESTDIR= for packagers
 	install -Dm755 $(TARGET)/release/baton $(DESTDIR)$(PREFIX)/bin/baton
 	install -Dm755 $(TARGET)/release/baton-php $(DESTDIR)$(PREFIX)/lib/baton/baton-php
 	install -Dm644 crates/guest/include/baton_guest.h $(DESTDIR)$(PREFIX)/include/baton_guest.h
-	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE docs/*.md
+	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE $(wildcard docs/*)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system share/systemd/baton.service share/systemd/baton.socket
 	sed -i 's|/usr/bin/baton|$(PREFIX)/bin/baton|; s|/usr/share|$(PREFIX)/share|' \
 	    $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.service $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.socket
@@ -84,6 +92,9 @@ uninstall: ## removes what install put there
 	rm -rf $(DESTDIR)$(PREFIX)/lib/baton $(DESTDIR)$(PREFIX)/share/doc/baton
 	rm -f $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.service $(DESTDIR)$(PREFIX)/lib/systemd/system/baton.socket
 
+deb: build deps-deb ## a Debian package, target/debian/baton_VERSION-1_ARCHITECTURE.deb
+	share/debian/build $(VERSION) $(TARGET)/debian
+
 clean:
 	$(CARGO) clean
 
@@ -92,6 +103,9 @@ deps-build:
 
 deps-test:
 	@$(call install_missing,test,$(PACKAGES_TEST))
+
+deps-deb:
+	@$(call install_missing,deb,$(PACKAGES_DEB))
 
 deps-bench:
 	@$(call install_missing,bench,$(PACKAGES_BENCH))

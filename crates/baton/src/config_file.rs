@@ -56,6 +56,14 @@ fn arguments_of_file(file: &Path, given: &ArgMatches) -> Result<Vec<OsString>, c
     for (key, value) in &table {
         let on_command_line = given.try_contains_id(key).is_ok()
             && given.value_source(key) == Some(ValueSource::CommandLine);
+        if key == "root" {
+            let path = value.as_str().ok_or("a path is expected");
+            let path = path.map_err(|wrong| fail(&format!("{}: root: {wrong}", file.display())))?;
+            if given.value_source("path") != Some(ValueSource::CommandLine) {
+                arguments.push(path.into());
+            }
+            continue;
+        }
         if key == "config" || key == "path" {
             return Err(fail(&format!(
                 "{}: `{key}` belongs on the command line",
@@ -145,10 +153,20 @@ mod tests {
         assert_eq!(options.listen.len(), 2);
         let options = parsed(file, &["--listen", "127.0.0.1:9"]).expect("good");
         assert_eq!(options.listen.len(), 1);
+        let file = "root = \"/srv/a\"\nthreads = 3";
+        let options = parsed(file, &[]).expect("good");
+        assert_eq!(options.path, std::path::Path::new("/srv/a"));
+        let options = parsed(file, &["/srv/b"]).expect("good");
+        assert_eq!(options.path, std::path::Path::new("/srv/b"));
     }
 
     #[test]
     fn mistakes_are_named() {
+        assert!(
+            parsed("root = 3", &[])
+                .expect_err("type")
+                .contains("a path is expected")
+        );
         assert!(
             parsed("thread = 3", &[])
                 .expect_err("unknown")

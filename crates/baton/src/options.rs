@@ -23,7 +23,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
 pub struct ServeOptions {
-    /// The application's folder, or its one script
+    /// The application's folder, or its one script; `root` in a file
     #[arg(default_value = ".")]
     pub path: PathBuf,
 
