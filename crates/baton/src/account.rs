@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use nix::unistd::{Gid, Uid, User, getgrouplist, setfsgid, setfsuid};
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     pub name: String,
     pub uid: u32,

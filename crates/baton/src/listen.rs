@@ -1,9 +1,10 @@
 //! Where to listen, as the options say it: an address, and words behind it.
 
+use std::fmt::{self, Display};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use baton_server::{ListenAt, TrustedProxy};
+use baton_server::ListenAt;
 
 use crate::systemd::Passed;
 
@@ -22,6 +23,25 @@ pub enum At {
     },
     /// Sockets that systemd passes: those of this name, or all.
     Systemd(Option<String>),
+}
+
+impl Listen {
+    /// Two of the same cannot both be opened.
+    pub fn is_taken_by(&self, other: &Self) -> bool {
+        let picks_free_port = matches!(self.at, At::Tcp(address) if address.port() == 0);
+        self.at == other.at && !picks_free_port
+    }
+}
+
+impl Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            At::Tcp(address) => write!(f, "{address}"),
+            At::Unix { path, .. } => write!(f, "unix:{}", path.display()),
+            At::Systemd(None) => f.write_str("systemd"),
+            At::Systemd(Some(name)) => write!(f, "systemd:{name}"),
+        }
+    }
 }
 
 const EXPECTED: &str = "expected HOST:PORT, :PORT, unix:/path or systemd, and behind it proxy_protocol or, for unix, mode=0660";
@@ -83,14 +103,8 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 /// The listeners to open, with the sockets that systemd passed in their places.
 pub fn resolve(
     listen: &[Listen],
-    trusted_proxies: &[TrustedProxy],
     passed: Vec<Passed>,
 ) -> Result<Vec<baton_server::Listen>, String> {
-    if trusted_proxies.is_empty() && listen.iter().any(|one| one.proxy_protocol) {
-        return Err(
-            "a --listen with proxy_protocol needs --trusted-proxies: who may send it".into(),
-        );
-    }
     let all_of_systemd = [Listen {
         at: At::Systemd(None),
         proxy_protocol: false,
@@ -221,7 +235,7 @@ mod tests {
 
     fn resolved(listen: &[&str], names: &[&str]) -> Result<Vec<(bool, bool)>, String> {
         let listen: Vec<Listen> = listen.iter().map(|l| parse(l).expect("good")).collect();
-        let resolved = resolve(&listen, &[TrustedProxy::Unix], passed(names))?;
+        let resolved = resolve(&listen, passed(names))?;
         Ok(resolved
             .iter()
             .map(|l| (matches!(l.at, ListenAt::Made(_)), l.proxy_protocol))
@@ -246,8 +260,6 @@ mod tests {
             resolved(&["systemd:b"], &["a"]).is_err_and(|e| e.contains("no socket named b, but a"))
         );
         assert!(resolved(&["systemd"], &[]).is_err());
-        let proxied = [parse("127.0.0.1:1 proxy_protocol").expect("good")];
-        assert!(resolve(&proxied, &[], Vec::new()).is_err_and(|e| e.contains("--trusted-proxies")));
         assert!(resolved(&["systemd:a"], &["a", "b"]).is_err_and(|e| e.contains("systemd:b")));
     }
 }

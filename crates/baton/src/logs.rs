@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tracing_appender::non_blocking::{NonBlocking, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 
-use crate::options::{LogFormat, ServeOptions};
+use crate::options::{LogFormat, ServerOptions};
 
 /// Lines that may wait for a slow disk or terminal; further ones are dropped.
 const LINES_WAITING_MAX: usize = 16_384;
@@ -94,7 +94,7 @@ fn in_background(writer: impl Write + Send + 'static) -> (NonBlocking, WorkerGua
 }
 
 /// Installs the log. `RUST_LOG` may ask for more or less than `info`.
-pub fn install(options: &ServeOptions, reopen: &Reopen) -> Result<WorkerGuard, String> {
+pub fn install(options: &ServerOptions, reopen: &Reopen) -> Result<WorkerGuard, String> {
     let (writer, guard) = match &options.log {
         Some(path) => background_file(path, reopen)?,
         None => in_background(io::stderr()),

@@ -1,36 +1,74 @@
 //! `baton`: the front process.
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
-//! threads, [`app`] is the application behind it with its processes and their supervisor.
-//! [`serve`] puts them together; [`options`], [`config_file`], [`listen`] and [`project`] say what to serve and where;
-//! [`systemd`] passes sockets and hears how it goes.
+//! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
+//! with its pools of threads, their processes and supervisors. [`serve`] puts them together;
+//! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
+//! where; [`systemd`] passes sockets and hears how it goes.
 
 #![forbid(unsafe_code)]
 
 mod access_log;
 mod account;
 mod app;
-mod config_file;
+mod config;
 mod gateway;
 mod listen;
 mod logs;
 mod options;
 mod project;
+mod routes;
 mod serve;
 mod systemd;
+mod values;
 
 use std::process::ExitCode;
 
+use clap::{CommandFactory, FromArgMatches};
+
+use options::{Command, CommandLine};
+
 fn main() -> ExitCode {
-    let options = match config_file::parse_command_line() {
-        Ok(options) => options,
-        Err(exit) => return exit,
+    let matches = match CommandLine::command().try_get_matches() {
+        Ok(matches) => matches,
+        Err(error) => return refuse_command_line(&error),
     };
-    match serve::run(options) {
+    let command = match CommandLine::from_arg_matches(&matches) {
+        Ok(line) => line.command,
+        Err(error) => return refuse_command_line(&error),
+    };
+    let outcome = match command {
+        Command::Serve(arguments) => {
+            let given = matches.subcommand_matches("serve").unwrap_or(&matches);
+            config::for_serve(&arguments, given)
+                .and_then(|configuration| serve::run(&configuration).map_err(|error| vec![error]))
+                .map_err(|problems| {
+                    problems
+                        .iter()
+                        .map(|line| format!("baton: {line}"))
+                        .collect()
+                })
+        }
+        Command::Check { file } => config::of_file(&file).map(|configuration| {
+            println!("{}: good; {}", file.display(), configuration.summary());
+        }),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(problem) => {
-            eprintln!("baton: {problem}");
+        Err(lines) => {
+            lines.iter().for_each(|line: &String| eprintln!("{line}"));
             ExitCode::FAILURE
         }
     }
+}
+
+fn refuse_command_line(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let line = config::one_line(error);
+        eprintln!("baton: {line}; see `baton serve --help`");
+    } else {
+        // Help or the version; nothing can be done if the terminal is gone.
+        let _ = error.print();
+    }
+    ExitCode::from(error.exit_code() as u8)
 }

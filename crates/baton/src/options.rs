@@ -3,9 +3,12 @@
 use std::path::PathBuf;
 
 use baton_server::TrustedProxy;
-use clap::{Args, Parser, Subcommand, ValueEnum, value_parser};
+use clap::builder::{Resettable, Str};
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::listen::{self, Listen};
+use crate::routes::{HostPattern, PathPattern};
+use crate::values::{Pair, ScriptPath, parse_index, parse_name, parse_pair};
 
 #[derive(Parser)]
 #[command(name = "baton", version, about, args_override_self = true)]
@@ -16,17 +19,142 @@ pub struct CommandLine {
 
 #[derive(Subcommand)]
 pub enum Command {
-    /// Serve an application: a folder with index.php or public/index.php, or a single script
-    Serve(Box<ServeOptions>),
+    /// Serve one application, or those of a configuration file
+    Serve(Box<ServeArguments>),
+    /// Say what is wrong with a configuration file, if anything, and where
+    Check {
+        /// The file
+        #[arg(value_name = "FILE", default_value = CONFIG_FILE)]
+        file: PathBuf,
+    },
 }
 
+/// Read by `baton serve` where neither PATH nor --config is given.
+pub const CONFIG_FILE: &str = "baton.toml";
+
+const APPLICATION: &str = "Application";
+const SERVER: &str = "Server";
+const LIMITS: &str = "Limits and timeouts";
+const LOGS: &str = "Logs";
+
+/// The command line of `baton serve`.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
-pub struct ServeOptions {
-    /// The application's folder, or its one script; `root` in a file
-    #[arg(default_value = ".")]
-    pub path: PathBuf,
+pub struct ServeArguments {
+    /// File with options and applications, in TOML [default: baton.toml where that exists and no PATH is given]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
 
+    #[command(flatten)]
+    pub app: AppOptions,
+
+    #[command(flatten)]
+    pub server: ServerOptions,
+}
+
+/// What each application may have its own of. In a file: at the top for all, or in `[apps.NAME]`.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = APPLICATION)]
+pub struct AppOptions {
+    /// The application's folder, with index.php or public/index.php in it, or its one script [default: the folder of
+    /// the configuration file, or this one]
+    #[arg(value_name = "PATH", help_heading = Resettable::<Str>::Reset)]
+    pub root: Option<PathBuf>,
+
+    /// Language of the application [default: found out]
+    #[arg(long = "type", id = "type", value_name = "TYPE", value_enum)]
+    pub language: Option<Language>,
+
+    /// Script that answers for paths without a file, in the public folder
+    #[arg(long, value_name = "FILE", default_value = "index.php", value_parser = parse_index)]
+    pub index: String,
+
+    /// PHP script that boots once in each thread and then handles requests in a loop with frankenphp_handle_request();
+    /// absolute, or relative to the application's folder. It gets `/` and all paths without a file; other scripts start
+    /// afresh for each request
+    #[arg(long, value_name = "FILE")]
+    pub worker: Option<ScriptPath>,
+
+    /// Requests after which a thread is replaced, against memory leaks, 1 to 4294967295 [default: unlimited]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub max_requests: Option<u32>,
+
+    /// Application threads, 1 to 4096; a worker has as many of its own [default: twice the cores; 2 for the other
+    /// scripts beside a worker]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+
+    /// Account that application processes run as when started as root; never root
+    #[arg(long, value_name = "NAME", default_value = "www-data")]
+    pub user: String,
+
+    /// Environment variable of the application, NAME=VALUE; may be repeated. Of the front's own it gets only PATH,
+    /// LANG, LC_ALL, TZ, TMPDIR, HOME and USER
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub env: Vec<Pair>,
+
+    /// PHP setting as in php.ini, NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub ini: Vec<Pair>,
+
+    /// PHP setting that scripts cannot change, NAME=VALUE; may be repeated
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
+    pub ini_admin: Vec<Pair>,
+
+    /// php.ini to read instead of the distribution's for the embed SAPI
+    #[arg(long, value_name = "FILE")]
+    pub ini_file: Option<PathBuf>,
+
+    /// Serve static files through symbolic links that leave the application's folder
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = ArgAction::Set,
+          default_value_t = false, default_missing_value = "true", hide_possible_values = true)]
+    pub follow_symlinks: bool,
+
+    /// Give an idempotent request whose process died, with nothing sent yet, to another thread once
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = ArgAction::Set,
+          default_value_t = false, default_missing_value = "true", hide_possible_values = true)]
+    pub retry: bool,
+
+    /// A thread idle for longer goes first once, in milliseconds, 1 to 86400000
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1))]
+    pub rotate_ms: u64,
+
+    /// How long clients may use a static file without asking again, in seconds, 0 to 31536000 [default: left to them]
+    #[arg(long, value_name = "S", value_parser = value_parser!(u32).range(0..=31_536_000))]
+    pub static_max_age_s: Option<u32>,
+
+    /// How long files, and that a path has none, are remembered, in milliseconds, 0 to 60000
+    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = value_parser!(u64).range(0..=60_000))]
+    pub path_cache_ms: u64,
+
+    /// How long a request may take, waiting included, in milliseconds, 100 to 86400000; 504 beyond
+    #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = ms(100), help_heading = LIMITS)]
+    pub deadline_ms: u64,
+
+    /// How long a thread over its deadline has to end by itself, in milliseconds, 0 to 86400000; its process is killed
+    /// beyond
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = ms(0), help_heading = LIMITS)]
+    pub kill_grace_ms: u64,
+
+    /// How long an offered request may lie untaken, in milliseconds, 10 to 60000; another thread gets it beyond
+    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = value_parser!(u64).range(10..=60_000),
+          help_heading = LIMITS)]
+    pub offer_ms: u64,
+
+    /// Requests that may wait for a thread, 0 to 1000000; 503 with Retry-After beyond
+    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = value_parser!(u32).range(0..=1_000_000),
+          help_heading = LIMITS)]
+    pub queue_len_max: u32,
+
+    /// How long a request may wait for a thread, in milliseconds, 1 to 86400000; 503 with Retry-After beyond
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1), help_heading = LIMITS)]
+    pub queue_wait_ms_max: u64,
+}
+
+/// What there is one of, for all applications. In a file: at the top.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+#[command(next_help_heading = SERVER)]
+pub struct ServerOptions {
     /// Address to listen on: HOST:PORT, :PORT (all IPv4 addresses), unix:/path, or systemd[:NAME] for sockets that
     /// systemd passes, which otherwise replace all others; " proxy_protocol" behind it if each connection begins with
     /// that, " mode=0660" for a unix socket's permissions; may be repeated
@@ -42,146 +170,126 @@ pub struct ServeOptions {
     #[arg(long, value_name = "NAME", value_enum, default_values_t = TrustedHeader::DEFAULT)]
     pub trusted_headers: Vec<TrustedHeader>,
 
-    /// File with options: `name = value` in TOML, names as here with _ for -
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Application threads, 1 to 4096 [default: twice the cores]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
-    pub threads: Option<u32>,
-
     /// I/O threads, 1 to 64 [default: a quarter of the cores, at least 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=64))]
     pub io_threads: Option<u16>,
 
-    /// Account that application processes run as when started as root; never root
-    #[arg(long, value_name = "NAME", default_value = "www-data")]
-    pub user: String,
-
-    /// Environment variable of the application, NAME=VALUE; may be repeated. Of the front's own it gets only PATH,
-    /// LANG, LC_ALL, TZ, TMPDIR, HOME and USER
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub env: Vec<String>,
-
-    /// PHP setting as in php.ini, name=value; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub ini: Vec<String>,
-
-    /// PHP setting that scripts cannot change; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
-    pub ini_admin: Vec<String>,
-
-    /// php.ini to read instead of the distribution's for the embed SAPI
-    #[arg(long, value_name = "FILE")]
-    pub ini_file: Option<PathBuf>,
-
-    /// Serve static files through symbolic links that leave the application's folder
-    #[arg(long)]
-    pub follow_symlinks: bool,
-
-    /// How long a request may take, waiting included, in milliseconds, 100 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 60_000, value_parser = ms(100))]
-    pub deadline_ms: u64,
-
-    /// How long a thread over its deadline has to end by itself before its process is killed, 0 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = ms(0))]
-    pub kill_grace_ms: u64,
-
-    /// How long an offered request may lie untaken before another thread gets it, 10 to 60000
-    #[arg(long, value_name = "MS", default_value_t = 250, value_parser = value_parser!(u64).range(10..=60_000))]
-    pub offer_ms: u64,
-
-    /// Requests that may wait for a thread, 0 to 1000000
-    #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = value_parser!(u32).range(0..=1_000_000))]
-    pub queue_len_max: u32,
-
-    /// How long a request may wait for a thread, in milliseconds, 1 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1))]
-    pub queue_wait_ms_max: u64,
-
-    /// A thread idle for longer goes first once, in milliseconds, 1 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1))]
-    pub rotate_ms: u64,
-
-    /// Give an idempotent request whose process died, with nothing sent yet, to another thread once
-    #[arg(long)]
-    pub retry: bool,
-
-    /// How long clients may use a static file without asking again, in seconds, 0 to 31536000 [default: left to them]
-    #[arg(long, value_name = "S", value_parser = value_parser!(u32).range(0..=31_536_000))]
-    pub static_max_age_s: Option<u32>,
-
-    /// How long files, and that a path has none, are remembered, in milliseconds, 0 to 60000
-    #[arg(long, value_name = "MS", default_value_t = 1_000, value_parser = value_parser!(u64).range(0..=60_000))]
-    pub path_cache_ms: u64,
+    /// Where large request bodies are kept while they arrive [default: $TMPDIR, or /tmp]
+    #[arg(long, value_name = "DIR")]
+    pub temp_dir: Option<PathBuf>,
 
     /// Connections at once, 1 to 1000000; more wait in the listen backlog
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = value_parser!(u32).range(1..=1_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = value_parser!(u32).range(1..=1_000_000),
+          help_heading = LIMITS)]
     pub connections_max: u32,
 
-    /// Requests on one connection, 1 to 4294967295
-    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u32).range(1..))]
+    /// Requests on one connection, 1 to 4294967295; the last answer says close
+    #[arg(long, value_name = "N", default_value_t = 100_000, value_parser = value_parser!(u32).range(1..),
+          help_heading = LIMITS)]
     pub requests_per_connection_max: u32,
 
-    /// How long a request's head may take to arrive, in milliseconds, 10 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(10))]
+    /// How long a request's head may take to arrive, in milliseconds, 10 to 86400000; 408 beyond
+    #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(10), help_heading = LIMITS)]
     pub header_ms: u64,
 
-    /// How long a request's body may pause, in milliseconds, 10 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(10))]
+    /// How long a request's body may pause, in milliseconds, 10 to 86400000; 408 beyond
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(10), help_heading = LIMITS)]
     pub body_ms: u64,
 
-    /// How long a connection may be idle between requests, in milliseconds, 10 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 75_000, value_parser = ms(10))]
+    /// How long a connection may be idle between requests, in milliseconds, 10 to 86400000; it is closed beyond
+    #[arg(long, value_name = "MS", default_value_t = 75_000, value_parser = ms(10), help_heading = LIMITS)]
     pub keep_alive_ms: u64,
 
-    /// How long a client may take no bytes of its reply, in milliseconds, 10 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(10))]
+    /// How long a client may take no bytes of its reply, in milliseconds, 10 to 86400000; the connection is closed
+    /// beyond
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(10), help_heading = LIMITS)]
     pub write_ms: u64,
 
     /// Largest request target, in bytes, 64 to 32768; 414 beyond
-    #[arg(long, value_name = "BYTES", default_value_t = 8_192, value_parser = value_parser!(u32).range(64..=32_768))]
+    #[arg(long, value_name = "BYTES", default_value_t = 8_192, value_parser = value_parser!(u32).range(64..=32_768),
+          help_heading = LIMITS)]
     pub target_bytes_max: u32,
 
     /// Largest request head, in bytes, 256 to 49152; 431 beyond
-    #[arg(long, value_name = "BYTES", default_value_t = 32_768, value_parser = value_parser!(u32).range(256..=49_152))]
+    #[arg(long, value_name = "BYTES", default_value_t = 32_768, value_parser = value_parser!(u32).range(256..=49_152),
+          help_heading = LIMITS)]
     pub head_bytes_max: u32,
 
     /// Most request headers, 1 to 128; 431 beyond
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..=128))]
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..=128),
+          help_heading = LIMITS)]
     pub headers_max: u32,
 
     /// Largest request body, in bytes; 413 beyond
-    #[arg(long, value_name = "BYTES", default_value_t = 128 * 1024 * 1024)]
+    #[arg(long, value_name = "BYTES", default_value_t = 128 * 1024 * 1024, help_heading = LIMITS)]
     pub body_bytes_max: u64,
 
-    /// Where large request bodies are kept while they arrive
-    #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
-    pub temp_dir: PathBuf,
-
-    /// What the front may hold of finished replies for slow clients, all together, in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024)]
+    /// What the front may hold of finished replies for slow clients, all together, in bytes; beyond, threads wait for
+    /// their clients
+    #[arg(long, value_name = "BYTES", default_value_t = 64 * 1024 * 1024, help_heading = LIMITS)]
     pub reply_spill_bytes_max: usize,
 
-    /// How long a shutdown waits for running requests, in milliseconds, 0 to 86400000
-    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(0))]
+    /// How long a shutdown waits for running requests, in milliseconds, 0 to 86400000; they are cut beyond
+    #[arg(long, value_name = "MS", default_value_t = 30_000, value_parser = ms(0), help_heading = LIMITS)]
     pub shutdown_grace_ms: u64,
 
     /// File for the log instead of standard error
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub log: Option<PathBuf>,
 
     /// Form of the log; auto: human on a terminal, else JSON
-    #[arg(long, value_enum, default_value_t = LogFormat::Auto)]
+    #[arg(long, value_enum, default_value_t = LogFormat::Auto, help_heading = LOGS)]
     pub log_format: LogFormat,
 
     /// File for the access log; - for standard output [default: none]
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = LOGS)]
     pub access_log: Option<PathBuf>,
 
     /// Form of the access log
-    #[arg(long, value_enum, default_value_t = AccessFormat::Combined)]
+    #[arg(long, value_enum, default_value_t = AccessFormat::Combined, help_heading = LOGS)]
     pub access_log_format: AccessFormat,
+}
+
+/// A worker of an application, in a file: `[[apps.NAME.workers]]`.
+#[derive(Args, Clone, Debug)]
+pub struct WorkerOptions {
+    /// PHP script that boots once in each thread and then handles requests in a loop; absolute, or relative to the
+    /// application's folder. The first worker gets `/` and all paths without a file, the others what names their script
+    #[arg(long, value_name = "FILE", required = true)]
+    pub file: ScriptPath,
+
+    /// Its name in logs [default: that of the script]
+    #[arg(long, value_name = "NAME", value_parser = parse_name)]
+    pub name: Option<String>,
+
+    /// Its threads, 1 to 4096 [default: those of the application]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
+
+    /// Requests after which one of its threads is replaced, 1 to 4294967295 [default: that of the application]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
+    pub max_requests: Option<u32>,
+}
+
+/// Which requests an application gets, in a file: `[[routes]]`. The first one that fits counts.
+#[derive(Args, Clone, Debug)]
+pub struct RouteOptions {
+    /// Host of the request, without a port: a name, or *.example for all names below example [default: any]
+    #[arg(long, value_name = "HOST", value_parser = HostPattern::parse)]
+    pub host: Option<HostPattern>,
+
+    /// Path of the request, decoded: /exactly, or /beginning* [default: any]
+    #[arg(long, value_name = "PATH", value_parser = PathPattern::parse)]
+    pub path: Option<PathPattern>,
+
+    /// The application: the NAME of an [apps.NAME]
+    #[arg(long, value_name = "NAME", required = true)]
+    pub app: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Language {
+    Php,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -233,27 +341,14 @@ fn ms(least: u64) -> clap::builder::RangedU64ValueParser<u64> {
     value_parser!(u64).range(least..=DAY_MS)
 }
 
-fn parse_pair(text: &str) -> Result<String, String> {
-    match text.split_once('=') {
-        Some((name, _)) if !name.trim().is_empty() && !text.contains(['\n', '\0']) => {
-            Ok(text.into())
-        }
-        _ => Err("expected NAME=VALUE on one line".into()),
-    }
-}
-
-impl ServeOptions {
-    pub fn thread_count(&self) -> u32 {
-        self.threads.unwrap_or_else(|| 2 * cores())
-    }
-
+impl ServerOptions {
     pub fn io_thread_count(&self) -> usize {
         self.io_threads
             .map_or_else(|| (cores() as usize / 4).max(1), usize::from)
     }
 }
 
-fn cores() -> u32 {
+pub fn cores() -> u32 {
     std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32)
 }
 

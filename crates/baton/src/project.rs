@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::options::Language;
+
 /// A PHP application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Project {
@@ -15,8 +17,18 @@ pub struct Project {
     pub single_script: bool,
 }
 
+/// What is known before the folder is looked into.
+pub struct Sought<'s> {
+    /// `None`: to be found out.
+    pub language: Option<Language>,
+    /// The front controller, relative to the document root.
+    pub index: &'s str,
+    /// A worker answers, so there may be no front controller.
+    pub has_worker: bool,
+}
+
 /// Says in one line what is wrong and what to do.
-pub fn find(path: &Path) -> Result<Project, String> {
+pub fn find(path: &Path, sought: &Sought<'_>) -> Result<Project, String> {
     let shown = path.display();
     let real = path.canonicalize().map_err(|error| {
         format!("cannot serve {shown}: {error}; give a folder or a .php script")
@@ -32,24 +44,27 @@ pub fn find(path: &Path) -> Result<Project, String> {
         ));
     }
     // The application's own folder is never the root where it has a public one.
-    for root in [real.join("public"), real.clone()] {
-        if root.join("index.php").is_file() {
-            let name = name_of(&real);
-            return Ok(Project {
-                name,
-                root,
-                index: "/index.php".into(),
-                single_script: false,
-            });
-        }
+    let roots = [real.join("public"), real.clone()];
+    let has_index = |root: &&PathBuf| root.join(sought.index).is_file();
+    let serves_as_root = |root: &&PathBuf| sought.has_worker && root.is_dir();
+    let root = roots
+        .iter()
+        .find(has_index)
+        .or_else(|| roots.iter().find(serves_as_root));
+    if let Some(root) = root {
+        return Ok(Project {
+            name: name_of(&real),
+            root: root.clone(),
+            index: format!("/{}", sought.index),
+            single_script: false,
+        });
     }
+    let index = sought.index;
     Err(match other_language(&real) {
-        Some(language) => format!(
+        Some(language) if sought.language.is_none() => format!(
             "cannot serve {shown}: it is a {language} application, and {language} is not supported yet"
         ),
-        None => {
-            format!("cannot serve {shown}: there is neither index.php nor public/index.php in it")
-        }
+        _ => format!("cannot serve {shown}: there is neither {index} nor public/{index} in it"),
     })
 }
 
@@ -114,6 +129,41 @@ mod tests {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0);
         }
+    }
+
+    const SOUGHT: Sought<'_> = Sought {
+        language: None,
+        index: "index.php",
+        has_worker: false,
+    };
+
+    fn find(path: &Path) -> Result<Project, String> {
+        super::find(path, &SOUGHT)
+    }
+
+    #[test]
+    fn a_worker_needs_no_front_controller() {
+        let folder = Folder::with("worker", &["public/worker.php"]);
+        let sought = Sought {
+            has_worker: true,
+            ..SOUGHT
+        };
+        let project = super::find(&folder.0, &sought).expect("found");
+        assert_eq!(project.root, folder.0.join("public"));
+    }
+
+    #[test]
+    fn another_front_controller_is_looked_for_by_its_name() {
+        let folder = Folder::with("index", &["public/index.php", "app.php"]);
+        let sought = Sought {
+            index: "app.php",
+            ..SOUGHT
+        };
+        let project = super::find(&folder.0, &sought).expect("found");
+        assert_eq!(
+            (project.root, project.index.as_str()),
+            (folder.0.clone(), "/app.php")
+        );
     }
 
     #[test]

@@ -13,23 +13,23 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
-use crate::app::{App, Command, Message, Supervisor, SupervisorHandle};
-use crate::gateway::{Gateway, Root};
+use crate::app::{App, Children, Message, Pool, Supervisor, SupervisorHandle};
+use crate::config::{AppConfig, Configuration};
+use crate::gateway::{Gateway, Site, Sites};
+use crate::listen;
 use crate::logs::{self, Reopen};
-use crate::options::ServeOptions;
+use crate::options::ServerOptions;
 use crate::systemd::{self, Notifier};
-use crate::{account, listen, project};
 
 /// What app processes get to end by themselves once nothing is running any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
 
-pub fn run(options: ServeOptions) -> Result<(), String> {
+pub fn run(configuration: &Configuration) -> Result<(), String> {
     let passed = systemd::take_sockets()?;
-    let listeners = listen::resolve(&options.listen, &options.trusted_proxies, passed)?;
-    let project = project::find(&options.path)?;
-    let account = account::for_app_processes(&options.user)?;
+    let options = &configuration.server;
+    let listeners = listen::resolve(&options.listen, passed)?;
     let reopen = Reopen::default();
-    let _log = logs::install(&options, &reopen)?;
+    let _log = logs::install(options, &reopen)?;
     let access_log = match &options.access_log {
         Some(path) => Some(logs::background_file(path, &reopen)?),
         None => None,
@@ -39,7 +39,7 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
         .as_ref()
         .map(|(writer, _guard)| AccessLog::new(writer.clone(), access_log_format));
     raise_descriptor_limit();
-    // App processes become our children although the zygote forks them.
+    // App processes become our children although the zygotes fork them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
     // Before any thread starts: a signal must not find its default action.
@@ -49,19 +49,26 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
     let on_terminal = std::io::stderr().is_terminal();
     let started = Instant::now();
     let notifier = Arc::new(Notifier::from_env());
-    let config = config_of(&options, listeners, access_log.is_some());
-    let app = Arc::new(App::new(project, options, account));
+    let sites = Arc::new(open_sites(configuration)?);
     let flags = Arc::new(
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
     );
-    let server = start_server(config, &app, &flags, access_log_writer)?;
-    app.set_io_threads(server.handle());
-    let supervisor = start_supervisor(&app, flags)?;
+    let config = config_of(options, listeners, access_log.is_some());
+    let server = start_server(config, &sites, &flags, access_log_writer)?;
+    let children = Arc::new(Children::default());
+    for pool in sites.pools() {
+        pool.set_io_threads(server.handle());
+        start_supervisor(pool, &flags, options.io_thread_count(), &children)?;
+    }
 
     // Reaping begins before the first child does.
     let handle = server.handle();
-    let signal_supervisor = supervisor.clone();
     let signal_notifier = notifier.clone();
+    let supervisors: Vec<_> = sites
+        .pools()
+        .filter_map(|pool| pool.supervisor().cloned())
+        .collect();
+    let signal_supervisors = supervisors.clone();
     let signal_thread = signals.handle();
     let addresses = server.addresses().to_vec();
     let listener = thread::Builder::new()
@@ -70,7 +77,7 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
             let mut is_draining = false;
             for signal in signals.forever() {
                 match signal {
-                    SIGCHLD => signal_supervisor.tell(Command::Reap),
+                    SIGCHLD => children.reap(),
                     SIGUSR1 => reopen.request(),
                     // A terminal that closes says it, too.
                     SIGHUP if on_terminal == std::io::stderr().is_terminal() => {
@@ -81,8 +88,10 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
                     _ if is_draining => {
                         tracing::info!("stopping at once");
                         handle.stop_now();
-                        // `run` waits for it.
-                        drop(signal_supervisor.stop(Duration::ZERO));
+                        for supervisor in &signal_supervisors {
+                            // `run` waits for it.
+                            drop(supervisor.stop(Duration::ZERO));
+                        }
                     }
                     _ => {
                         is_draining = true;
@@ -94,38 +103,48 @@ pub fn run(options: ServeOptions) -> Result<(), String> {
             }
         });
     let listener = listener.map_err(|error| format!("cannot start a thread: {error}"))?;
-    supervisor.await_first_start()?;
-    announce(&app, &addresses, started);
-    notifier.ready(&format!("serving {}", app.project.name));
+    await_first_starts(&sites)?;
+    announce(&sites, &addresses, started);
+    notifier.ready(&format!("serving {}", sites.names()));
 
     let ended = server
         .join()
         .map_err(|error| format!("an I/O thread failed: {error}"));
-    supervisor.stop_and_wait(STOP_GRACE);
+    stop_all(&supervisors);
     signal_thread.close();
     // It only forwards signals: there is nothing in it that could fail.
     let _ = listener.join();
     ended
 }
 
+fn open_sites(configuration: &Configuration) -> Result<Sites, String> {
+    let mut pools = 0;
+    let open = |config: &Arc<AppConfig>| Site::open(App::new(config.clone(), &mut pools));
+    Ok(Sites {
+        routes: configuration.routes.clone(),
+        list: configuration
+            .apps
+            .iter()
+            .map(open)
+            .collect::<Result<_, _>>()?,
+        io_thread_count: configuration.server.io_thread_count(),
+        trusted_headers: configuration.server.trusted_headers.clone(),
+    })
+}
+
 fn start_server(
     config: Config,
-    app: &Arc<App>,
+    sites: &Arc<Sites>,
     flags: &Arc<IoFlags>,
     access_log: Option<AccessLog>,
 ) -> Result<Server<Message>, String> {
-    let follow = app.options.follow_symlinks;
-    let root = Root::open(&app.project.root, follow, app.account.as_ref())
-        .map_err(|error| format!("cannot open {}: {error}", app.project.root.display()))?;
-    let root = Arc::new(root);
-    let (app, flags) = (app.clone(), flags.clone());
+    let (sites, flags) = (sites.clone(), flags.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
         baton_handoff::schedule::io_thread();
         Gateway::new(
-            app.clone(),
+            sites.clone(),
             flags.clone(),
             index,
-            root.clone(),
             access_log.clone(),
             first_request_id(index),
         )
@@ -141,17 +160,63 @@ fn start_server(
     })
 }
 
-fn start_supervisor(app: &Arc<App>, flags: Arc<IoFlags>) -> Result<SupervisorHandle, String> {
-    let failed = |error: std::io::Error| format!("cannot start the supervisor: {error}");
-    let (supervisor, handle) = Supervisor::new(app.clone(), flags).map_err(failed)?;
+fn start_supervisor(
+    pool: &Arc<Pool>,
+    flags: &Arc<IoFlags>,
+    io_thread_count: usize,
+    children: &Arc<Children>,
+) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("cannot start a supervisor: {error}");
+    let supervisor = Supervisor::new(
+        pool.clone(),
+        flags.clone(),
+        io_thread_count,
+        children.clone(),
+    )
+    .map_err(failed)?;
     thread::Builder::new()
         .name("supervisor".into())
         .spawn(move || supervisor.run())
         .map_err(failed)?;
-    Ok(handle)
+    Ok(())
 }
 
-fn config_of(options: &ServeOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
+/// Waits until each pool has started for the first time, or cannot. One that cannot is tried again and again, and the
+/// others serve; if none can start, neither can the server.
+fn await_first_starts(sites: &Sites) -> Result<(), String> {
+    let mut any_started = false;
+    let mut reasons = Vec::new();
+    for pool in sites.pools().filter(|pool| !pool.is_dormant()) {
+        match pool.supervisor().map(SupervisorHandle::await_first_start) {
+            Some(Err(reason)) => reasons.push((pool, reason)),
+            _ => any_started = true,
+        }
+    }
+    match reasons.first() {
+        Some((_, reason)) if !any_started => Err(reason.clone()),
+        _ => {
+            for (pool, reason) in reasons {
+                tracing::error!(app = pool.label, "the app cannot start: {reason}");
+            }
+            Ok(())
+        }
+    }
+}
+
+fn stop_all(supervisors: &[SupervisorHandle]) {
+    let stopping: Vec<_> = supervisors
+        .iter()
+        .map(|supervisor| supervisor.stop(STOP_GRACE))
+        .collect();
+    // Those that take too long die with the front.
+    let end = Instant::now() + STOP_GRACE + Duration::from_secs(5);
+    for is_done in stopping {
+        let _ = is_done.recv_timeout(end.saturating_duration_since(Instant::now()));
+    }
+}
+
+fn config_of(options: &ServerOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
+    let defaults = Config::default();
     Config {
         listeners,
         trusted_proxies: options.trusted_proxies.iter().copied().collect(),
@@ -169,7 +234,7 @@ fn config_of(options: &ServeOptions, listeners: Vec<Listen>, log_requests: bool)
         body_ms: options.body_ms,
         keep_alive_ms: options.keep_alive_ms,
         write_ms: options.write_ms,
-        temp_dir: options.temp_dir.clone(),
+        temp_dir: options.temp_dir.clone().unwrap_or(defaults.temp_dir),
         reply_spill_bytes_max: options.reply_spill_bytes_max,
         shutdown_grace_ms: options.shutdown_grace_ms,
         log_requests,
@@ -198,19 +263,19 @@ fn first_request_id(index: usize) -> u64 {
 }
 
 /// For the person who started it, and for scripts that wait for it.
-fn announce(app: &App, addresses: &[LocalAddress], started: Instant) {
+fn announce(sites: &Sites, addresses: &[LocalAddress], started: Instant) {
     let start_ms = started.elapsed().as_millis() as u64;
-    let threads = app.options.thread_count();
+    let app = sites.names();
+    let threads: u32 = sites
+        .pools()
+        .filter(|pool| !pool.is_dormant())
+        .map(|pool| pool.thread_count)
+        .sum();
     for address in addresses {
         let url = match address {
             LocalAddress::Tcp(address) => format!("http://{address}"),
             LocalAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        tracing::info!(
-            app = app.project.name,
-            threads,
-            start_ms,
-            "serving on {url}"
-        );
+        tracing::info!(app, threads, start_ms, "serving on {url}");
     }
 }

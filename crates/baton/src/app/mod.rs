@@ -1,84 +1,71 @@
-//! An application behind the front: its threads and queue, its processes, what they are running,
-//! and their supervisor.
+//! An application behind the front: its pools of threads, their processes, what they are running,
+//! and their supervisors.
 
+mod children;
 mod lines;
+mod pool;
 mod process;
 mod running;
 mod supervisor;
 mod zygote;
 
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock};
+use std::sync::Arc;
 
-use baton_dispatch::{Dispatcher, Limits};
-use baton_server::{ConnId, Handle};
+use baton_server::ConnId;
 
-use crate::account::Account;
-use crate::options::ServeOptions;
-use crate::project::Project;
+use crate::config::AppConfig;
 
+pub use children::Children;
+pub use pool::Pool;
 pub use process::{Place, Process};
 pub use running::{Client, Running, Stage, TakenHead};
-pub use supervisor::{Command, Supervisor, SupervisorHandle};
+pub use supervisor::{Supervisor, SupervisorHandle};
 
-/// One configured application.
+/// One configured application: its pools.
 pub struct App {
-    pub project: Project,
-    pub options: ServeOptions,
-    pub account: Option<Account>,
-    dispatcher: Mutex<Dispatcher<Place, Pending>>,
-    /// The I/O threads, once they run.
-    io_threads: OnceLock<Handle<Message>>,
-    /// Its zygote cannot start: requests are answered 503 at once.
-    down: AtomicBool,
+    pub config: Arc<AppConfig>,
+    pub regular: Arc<Pool>,
+    /// In the order of the configuration.
+    pub workers: Vec<Arc<Pool>>,
 }
 
 impl App {
-    pub fn new(project: Project, options: ServeOptions, account: Option<Account>) -> Self {
-        let limits = Limits {
-            queue_len_max: options.queue_len_max as usize,
-            queue_wait_ms_max: options.queue_wait_ms_max,
-            rotate_ms: options.rotate_ms,
+    /// `next_number` counts the pools of this server.
+    pub fn new(config: Arc<AppConfig>, next_number: &mut u32) -> Self {
+        let mut number = || {
+            *next_number += 1;
+            *next_number
         };
-        let dispatcher = Mutex::new(Dispatcher::new(limits));
+        let regular = Arc::new(Pool::regular(number(), config.clone()));
+        let of_worker = |worker: &crate::config::WorkerConfig| {
+            Arc::new(Pool::of_worker(number(), config.clone(), worker.clone()))
+        };
+        let workers = config.workers.iter().map(of_worker).collect();
         Self {
-            project,
-            options,
-            account,
-            dispatcher,
-            io_threads: OnceLock::new(),
-            down: AtomicBool::new(false),
+            config,
+            regular,
+            workers,
         }
     }
 
-    /// The app's threads and queue. Held for a decision, never across a system call.
-    pub fn dispatcher(&self) -> MutexGuard<'_, Dispatcher<Place, Pending>> {
-        // A panic while it was held leaves a consistent dispatcher: decisions do not unwind half-way.
-        self.dispatcher
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        std::iter::once(&self.regular).chain(&self.workers)
     }
 
-    /// To be called once, before there are app processes.
-    pub fn set_io_threads(&self, handle: Handle<Message>) {
-        // A second call would change nothing: there is one server.
-        let _ = self.io_threads.set(handle);
+    /// The pool that answers for paths without a file.
+    pub fn front_pool(&self) -> &Arc<Pool> {
+        self.workers.first().unwrap_or(&self.regular)
     }
 
-    /// Tells I/O thread `io` something.
-    pub fn post(&self, io: usize, message: Message) {
-        if let Some(io_threads) = self.io_threads.get() {
-            io_threads.post(io, message);
-        }
-    }
-
-    pub fn is_down(&self) -> bool {
-        self.down.load(Ordering::Relaxed)
-    }
-
-    fn set_down(&self, down: bool) {
-        self.down.store(down, Ordering::Relaxed);
+    /// The pool that runs a script, by its URL path.
+    #[inline]
+    pub fn pool_for(&self, script: &str) -> &Arc<Pool> {
+        let runs = |pool: &&Arc<Pool>| {
+            let worker = pool.worker.as_ref();
+            worker.is_some_and(|worker| worker.script.is_public && worker.script.name == script)
+        };
+        self.workers.iter().find(runs).unwrap_or(&self.regular)
     }
 }
 
@@ -101,13 +88,13 @@ pub struct Pending {
 /// What I/O threads are told by others.
 pub enum Message {
     /// A process is there: listen to its knocks.
-    ProcessUp(std::sync::Arc<Process>),
+    ProcessUp(Arc<Process>),
     /// A process has ended: answer what it was running.
-    ProcessGone(std::sync::Arc<Process>),
+    ProcessGone(Arc<Process>),
     /// Another thread has handed a request of this I/O thread to a place, and offered it.
     Adopt(Box<Running>),
     /// A request of this I/O thread waited too long.
     Refuse(ConnId),
-    /// The app cannot start: nothing that waits for it will be served.
-    AppDown,
+    /// The pool cannot start: nothing that waits for it will be served.
+    PoolDown(Arc<Pool>),
 }

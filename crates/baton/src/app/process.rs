@@ -11,8 +11,11 @@ use baton_handoff::front::{Segment, Slot};
 use baton_handoff::slot::Generation;
 use rustix::process::{Pid, Signal};
 
+use super::Pool;
+
 pub struct Process {
-    /// Counts the processes of the app; never used again.
+    pub pool: Arc<Pool>,
+    /// Counts the processes of all pools; never used again.
     pub number: u64,
     pub pid: Pid,
     /// Names the process even when its number has been given to another.
@@ -52,6 +55,7 @@ impl Place {
 
 impl Process {
     pub fn new(
+        pool: Arc<Pool>,
         number: u64,
         pid: Pid,
         pidfd: OwnedFd,
@@ -61,6 +65,7 @@ impl Process {
     ) -> Self {
         let slots = segment.geometry().slots();
         Self {
+            pool,
             number,
             pid,
             pidfd,

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
 use baton_dispatch::{Handoff, ThreadId};
 use baton_handoff::front::{Body, Slot};
@@ -11,7 +12,7 @@ use baton_handoff::slot::Generation;
 use baton_server::Source;
 use rustix::process::Signal;
 
-use super::{App, Message, Pending, Place};
+use super::{Message, Pending, Place, Pool};
 
 /// More informational heads in front of a reply are no reply: each costs the front a system call.
 const INFORMATIONAL_HEADS_MAX: u32 = 100;
@@ -110,9 +111,15 @@ impl Running {
 
     /// As [`Running::offer`], for a request that belongs to another I/O thread. Offered first: the
     /// thread need not wait until that I/O thread is awake.
-    pub fn offer_elsewhere(handoff: Handoff<Place, Pending>, now_ms: u64, app: &App) {
+    pub fn offer_elsewhere(handoff: Handoff<Place, Pending>, now_ms: u64) {
+        let pool = handoff.thread.process.pool.clone();
         let running = Self::offer(handoff, now_ms);
-        app.post(running.pending.io, Message::Adopt(Box::new(running)));
+        pool.post(running.pending.io, Message::Adopt(Box::new(running)));
+    }
+
+    /// Whose thread has it.
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.place.process.pool
     }
 
     fn slot(&self) -> Slot<'_> {
@@ -255,7 +262,8 @@ impl Running {
     }
 
     /// When something is to be done about it, if nothing is heard of it.
-    pub fn next_check_ms(&self, offer_ms: u64) -> u64 {
+    pub fn next_check_ms(&self) -> u64 {
+        let offer_ms = self.pool().app.options.offer_ms;
         let due_ms = self.kill_at_ms.unwrap_or(self.pending.deadline_ms);
         match self.is_untaken() {
             true => due_ms.min(self.offered_ms + offer_ms),

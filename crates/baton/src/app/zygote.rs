@@ -1,4 +1,4 @@
-//! The zygote of an app, from outside: spawning it and telling it to fork.
+//! The zygote of a pool, from outside: spawning it and telling it to fork.
 
 use std::ffi::OsString;
 use std::io;
@@ -15,8 +15,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
-use super::App;
+use super::Pool;
 use super::lines::Lines;
+use crate::config::AppConfig;
+use crate::values::Pair;
 
 /// The guest program for PHP.
 const GUEST: &str = "baton-php";
@@ -31,22 +33,22 @@ pub struct Zygote {
 
 impl Zygote {
     /// Must be called on a thread that never ends: the zygote dies with it.
-    pub fn spawn(app: &App) -> Result<Self, String> {
+    pub fn spawn(pool: &Pool) -> Result<Self, String> {
         let program = find_guest()?;
         let failed = |error: io::Error| format!("cannot start {}: {error}", program.display());
         let (control, other) = control::pair().map_err(failed)?;
         let (reader, writer) = stderr_pipe().map_err(failed)?;
         let child = Command::new(&program)
             .env_clear()
-            .envs(environment_of(app))
-            .current_dir(&app.project.root)
+            .envs(environment_of(&pool.app))
+            .current_dir(&pool.app.project.root)
             .stdin(Stdio::from(other))
             .stdout(Stdio::from(writer.try_clone().map_err(failed)?))
             .stderr(Stdio::from(writer))
             .process_group(0)
             .spawn()
             .map_err(failed)?;
-        let settings = settings_of(app);
+        let settings = settings_of(pool);
         control::send(
             control.as_fd(),
             Kind::Settings,
@@ -159,7 +161,7 @@ const ENVIRONMENT_KEPT: [&str; 8] = [
     "RUST_BACKTRACE",
 ];
 
-fn environment_of(app: &App) -> Vec<(OsString, OsString)> {
+fn environment_of(app: &AppConfig) -> Vec<(OsString, OsString)> {
     let kept = ENVIRONMENT_KEPT.iter().chain(match app.account {
         Some(_) => [].iter(),
         None => ["HOME", "USER"].iter(),
@@ -171,35 +173,46 @@ fn environment_of(app: &App) -> Vec<(OsString, OsString)> {
         environment.push(("HOME".into(), account.home.clone().into()));
         environment.push(("USER".into(), account.name.clone().into()));
     }
-    let given = app
-        .options
-        .env
-        .iter()
-        .filter_map(|pair| pair.split_once('='));
-    environment.extend(given.map(|(name, value)| (name.into(), value.into())));
+    let given = app.options.env.iter();
+    environment.extend(given.map(|pair| (pair.name.clone().into(), pair.value.clone().into())));
     environment
 }
 
-fn settings_of(app: &App) -> Vec<u8> {
+fn settings_of(pool: &Pool) -> Vec<u8> {
     use std::os::unix::ffi::OsStrExt;
+    let app = &pool.app;
     let mut wire = Vec::new();
-    settings::append(&mut wire, "name", app.project.name.as_bytes());
-    settings::append(&mut wire, "root", app.project.root.as_os_str().as_bytes());
-    settings::append(&mut wire, "index", app.project.index.as_bytes());
-    settings::append(&mut wire, "sapi_name", b"fpm-fcgi");
-    if let Some(file) = &app.options.ini_file {
-        settings::append(&mut wire, "ini_file", file.as_os_str().as_bytes());
+    let mut set = |name, value: &[u8]| settings::append(&mut wire, name, value);
+    set("name", pool.label.as_bytes());
+    set("root", app.project.root.as_os_str().as_bytes());
+    set("index", app.project.index.as_bytes());
+    match &pool.worker {
+        None => set("sapi_name", b"fpm-fcgi"),
+        Some(worker) => {
+            // What worker scripts look for.
+            set("sapi_name", b"frankenphp");
+            set("worker", worker.script.file.as_os_str().as_bytes());
+            set("worker_name", worker.script.name.as_bytes());
+        }
     }
-    settings::append(&mut wire, "ini", app.options.ini.join("\n").as_bytes());
-    settings::append(
-        &mut wire,
-        "ini_admin",
-        app.options.ini_admin.join("\n").as_bytes(),
-    );
+    let worker = pool.worker.as_ref();
+    if let Some(max) = worker.map_or(app.options.max_requests, |worker| worker.max_requests) {
+        set("max_requests", max.to_string().as_bytes());
+    }
+    if let Some(file) = &app.options.ini_file {
+        set("ini_file", file.as_os_str().as_bytes());
+    }
+    set("ini", ini_lines(&app.options.ini).as_bytes());
+    set("ini_admin", ini_lines(&app.options.ini_admin).as_bytes());
     if let Some(account) = &app.account {
-        settings::append(&mut wire, "user", account.name.as_bytes());
-        settings::append(&mut wire, "uid", account.uid.to_string().as_bytes());
-        settings::append(&mut wire, "gid", account.gid.to_string().as_bytes());
+        set("user", account.name.as_bytes());
+        set("uid", account.uid.to_string().as_bytes());
+        set("gid", account.gid.to_string().as_bytes());
     }
     wire
+}
+
+fn ini_lines(pairs: &[Pair]) -> String {
+    let line = |pair: &Pair| format!("{}={}\n", pair.name, pair.value);
+    pairs.iter().map(line).collect()
 }

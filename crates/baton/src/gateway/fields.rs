@@ -10,12 +10,42 @@ use baton_server::{Local, LocalAddress, Now};
 use super::caller::{Caller, split_port};
 use super::forwarded::Node;
 use super::resolve::UrlPath;
+use crate::app::Pool;
 
 /// The script that is to answer.
 pub struct Script<'r> {
-    pub root: &'r Path,
-    pub name: &'r str,
-    pub path_info: &'r str,
+    root: &'r Path,
+    /// The folder that its name begins at: the root, unless it is a worker that lies elsewhere.
+    folder: &'r Path,
+    name: &'r str,
+    path_info: &'r str,
+}
+
+impl<'r> Script<'r> {
+    /// One below the root, by its URL path.
+    pub fn of_path(root: &'r Path, name: &'r str, path_info: &'r str) -> Self {
+        Self {
+            root,
+            folder: root,
+            name,
+            path_info,
+        }
+    }
+
+    /// The one that answers in this pool for what has no file.
+    pub fn front_of(pool: &'r Pool, path_info: &'r str) -> Self {
+        let project = &pool.app.project;
+        let (folder, name) = match &pool.worker {
+            Some(worker) => (&worker.script.folder, &worker.script.name),
+            None => (&project.root, &project.index),
+        };
+        Self {
+            root: &project.root,
+            folder,
+            name,
+            path_info,
+        }
+    }
 }
 
 /// Buffers for what has to be formatted, kept from request to request.
@@ -80,9 +110,10 @@ impl FieldWriter {
             let _ = write!(self.told_port, "{port}");
         }
         let root = script.root.as_os_str().as_bytes();
+        let folder = script.folder.as_os_str().as_bytes();
         self.filename.clear();
         self.filename
-            .extend_from_slice(root.strip_suffix(b"/").unwrap_or(root));
+            .extend_from_slice(folder.strip_suffix(b"/").unwrap_or(folder));
         self.filename.extend_from_slice(script.name.as_bytes());
         self.id.clear();
         let _ = write!(self.id, "{id:016x}");

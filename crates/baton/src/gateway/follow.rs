@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use super::answers::refuse;
 use super::{Followed, Gateway, SCAN_SLOTS_MAX};
-use crate::app::{Client, Stage, TakenHead};
+use crate::app::{Client, Pool, Stage, TakenHead};
 
 impl Gateway {
     /// Looks at all running requests, or those of processes that have knocked.
@@ -109,7 +109,7 @@ impl Gateway {
     pub(super) fn distrust(&mut self, io: &mut Io, at: usize) -> Followed {
         let process = self.running[at].place.process.clone();
         tracing::error!(
-            app = self.app.project.name,
+            app = process.pool.label,
             pid = process.pid.as_raw_nonzero().get(),
             "a process has written nonsense into its shared memory; killing it"
         );
@@ -122,13 +122,13 @@ impl Gateway {
     pub(super) fn release(&mut self, io: &mut Io, at: usize) -> Followed {
         let running = self.running.swap_remove(at);
         self.recycle(running.pending.bytes);
-        self.release_thread(io, running.thread);
+        self.release_thread(io, &running.place.process.pool, running.thread);
         Followed::Left
     }
 
-    pub(super) fn release_thread(&mut self, io: &mut Io, thread: ThreadId) {
+    pub(super) fn release_thread(&mut self, io: &mut Io, pool: &Pool, thread: ThreadId) {
         let now_ms = io.now().mono_ms();
-        let released = self.app.dispatcher().release(thread, self.index, now_ms);
+        let released = pool.dispatcher().release(thread, self.index, now_ms);
         if let Released::Next(handoff) = released {
             self.run(handoff, now_ms);
         }

@@ -1,9 +1,10 @@
-//! The service on each I/O thread: takes requests to the app and replies back to clients.
+//! The service on each I/O thread: takes requests to the apps and replies back to clients.
 //!
-//! A request's way through this room: [`caller`] says who asks, [`resolve`] what the path means, [`static_file`] answers
-//! for a file, [`fields`] encodes what goes to the app, [`submit`] gives it to the dispatcher,
-//! [`Running`] is the record of who has it, [`follow`] brings the reply back. [`trouble`] is for
-//! all that can go wrong; [`answers`] are those of the front itself.
+//! A request's way through this room: [`caller`] says who asks, [`sites`] has the routes and the
+//! apps, [`resolve`] says what the path means, [`static_file`] answers for a file, [`fields`]
+//! encodes what goes to the app, [`submit`] gives it to the dispatcher of a pool, [`Running`] is
+//! the record of who has it, [`follow`] brings the reply back. [`trouble`] is for all that can go
+//! wrong; [`answers`] are those of the front itself.
 
 mod answers;
 mod caller;
@@ -11,6 +12,7 @@ mod fields;
 mod follow;
 mod forwarded;
 mod resolve;
+mod sites;
 mod static_file;
 mod submit;
 mod trouble;
@@ -25,14 +27,14 @@ use rustix::process::Signal;
 
 use answers::{redirect_to_folder, refuse, unavailable};
 use caller::Caller;
-use fields::FieldWriter;
-use resolve::{Resolver, Target, UrlPath};
-use static_file::StaticFiles;
+use fields::{FieldWriter, Script};
+use resolve::{Target, UrlPath};
+use sites::Folder;
 
 use crate::access_log::AccessLog;
-use crate::app::{App, Client, Message, Place, Process, Running};
+use crate::app::{Client, Message, Place, Process, Running};
 
-pub use static_file::Root;
+pub use sites::{Site, Sites};
 
 /// Up to so many busy slots are looked through in each tick; beyond, completions knock.
 const SCAN_SLOTS_MAX: usize = 64;
@@ -52,17 +54,26 @@ struct Stalled {
     since_ms: u64,
 }
 
+/// Where a connection's request waits, or waited.
+#[derive(Clone, Copy)]
+struct QueuedAt {
+    conn: ConnId,
+    /// The pool's number.
+    pool: u32,
+    ticket: Ticket,
+}
+
 pub struct Gateway {
-    app: Arc<App>,
+    sites: Arc<Sites>,
+    /// One for each of the sites.
+    folders: Vec<Folder>,
     flags: Arc<IoFlags>,
-    resolver: Resolver,
-    files: StaticFiles,
     fields: FieldWriter,
     access_log: Option<AccessLog>,
     running: Vec<Running>,
     stalled: Vec<Stalled>,
     /// Tickets of queued requests, by the connection's index.
-    tickets: Vec<Option<(ConnId, Ticket)>>,
+    tickets: Vec<Option<QueuedAt>>,
     /// Processes that have knocked since the last tick.
     knocked: Vec<u64>,
     /// The app processes have been told to knock.
@@ -85,26 +96,17 @@ enum Followed {
 
 impl Gateway {
     pub fn new(
-        app: Arc<App>,
+        sites: Arc<Sites>,
         flags: Arc<IoFlags>,
         index: usize,
-        root: Arc<Root>,
         access_log: Option<AccessLog>,
         first_id: u64,
     ) -> Self {
-        let options = &app.options;
-        let resolver = Resolver::new(&app.project, options.path_cache_ms);
-        let files = StaticFiles::new(
-            root,
-            options.path_cache_ms,
-            options.static_max_age_s,
-            options.io_thread_count(),
-        );
+        let folders = sites.folders();
         Self {
-            app,
+            sites,
+            folders,
             flags,
-            resolver,
-            files,
             fields: FieldWriter::default(),
             access_log,
             running: Vec::new(),
@@ -147,27 +149,39 @@ impl Service for Gateway {
             let allow = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH".as_slice();
             return io.respond(conn, 204, None, [(b"Allow".as_slice(), allow)], b"");
         }
-        let caller = Caller::of(&request, io, &self.app.options.trusted_headers);
+        let caller = Caller::of(&request, io, &self.sites.trusted_headers);
         if let Some(client) = caller.named {
             io.name_client(conn, client);
         }
         let Some(path) = UrlPath::parse(request.head.path) else {
             return refuse(io, conn, 400, "The path is not valid.\n");
         };
+        let Some(at) = self.sites.routes.app_for(caller.host, path.as_str()) else {
+            let reason = "No application is configured for this address.\n";
+            return refuse(io, conn, 404, reason);
+        };
+        let folder = &mut self.folders[at];
         let now_ms = io.now().mono_ms();
-        let mut target = self.resolver.resolve(&path, now_ms).clone();
+        let mut target = folder.resolver.resolve(&path, now_ms).clone();
         if let Target::File(file) = &target {
-            if self.files.answer(io, conn, request.head, file) {
+            if folder.files.answer(io, conn, request.head, file) {
                 return;
             }
             // Removed since it was looked up: perhaps the application knows the path.
-            self.resolver.forget(&path);
-            target = self.resolver.resolve(&path, now_ms).clone();
+            folder.resolver.forget(&path);
+            target = folder.resolver.resolve(&path, now_ms).clone();
         }
+        let app = &self.sites.list[at].app;
         match target {
             Target::Script { name, path_info } => {
-                let script = (name.as_str(), path_info.as_str());
-                self.pass_to_script(io, conn, request, &caller, &path, script)
+                let pool = app.pool_for(&name).clone();
+                let script = Script::of_path(&pool.app.project.root, &name, &path_info);
+                self.pass_to_script(io, conn, request, (&caller, &path), &pool, &script)
+            }
+            Target::Worker { path_info } => {
+                let pool = app.front_pool().clone();
+                let script = Script::front_of(&pool, &path_info);
+                self.pass_to_script(io, conn, request, (&caller, &path), &pool, &script)
             }
             Target::AddSlash => redirect_to_folder(io, conn, &path, request.head.query),
             Target::File(_) | Target::NotFound => refuse(io, conn, 404, "Not found.\n"),
@@ -181,7 +195,7 @@ impl Service for Gateway {
             Message::Adopt(running) => {
                 let is_dead = running.place.process.is_dead();
                 let conn = running.pending.conn;
-                self.check_by(running.offered_ms + self.app.options.offer_ms);
+                self.check_by(running.offered_ms + running.pool().app.options.offer_ms);
                 self.running.push(*running);
                 let at = self.running.len() - 1;
                 if !io.is_open(conn) {
@@ -193,11 +207,11 @@ impl Service for Gateway {
                 }
             }
             Message::Refuse(conn) => unavailable(io, conn, "The request waited too long.\n"),
-            Message::AppDown => {
+            Message::PoolDown(pool) => {
                 let waiting =
-                    std::iter::from_fn(|| self.app.dispatcher().pop_waiting()).collect::<Vec<_>>();
+                    std::iter::from_fn(|| pool.dispatcher().pop_waiting()).collect::<Vec<_>>();
                 for pending in waiting {
-                    self.refuse_waiting(io, pending);
+                    self.refuse_waiting(io, &pool, pending);
                 }
             }
         }
@@ -241,7 +255,9 @@ impl Service for Gateway {
         if now_ms >= self.next_check_ms {
             self.check_times(io, now_ms);
         }
-        self.files.tick(now_ms);
+        for folder in &mut self.folders {
+            folder.files.tick(now_ms);
+        }
     }
 
     /// Before it sleeps, and has the apps knock, the thread lets them run a little: where they share
@@ -279,7 +295,9 @@ impl Service for Gateway {
 
     fn next_deadline_ms(&self) -> Option<u64> {
         let check_ms = (self.next_check_ms != u64::MAX).then_some(self.next_check_ms);
-        check_ms.into_iter().chain(self.files.next_tick_ms()).min()
+        let folders = self.folders.iter();
+        let files_ms = folders.filter_map(|folder| folder.files.next_tick_ms());
+        check_ms.into_iter().chain(files_ms).min()
     }
 
     fn served(&mut self, _io: &mut Io, _conn: ConnId, served: &Served<'_>) {

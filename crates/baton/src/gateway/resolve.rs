@@ -39,6 +39,10 @@ pub enum Target {
         name: String,
         path_info: String,
     },
+    /// No file: the app's worker is to answer.
+    Worker {
+        path_info: String,
+    },
     /// A regular file, relative to the root.
     File(PathBuf),
     /// A folder asked for without its slash.
@@ -95,16 +99,18 @@ pub struct Resolver {
     root: PathBuf,
     index: String,
     single_script: bool,
+    has_worker: bool,
     cache_ms: u64,
     cache: HashMap<UrlPath, (Target, u64)>,
 }
 
 impl Resolver {
-    pub fn new(project: &Project, cache_ms: u64) -> Self {
+    pub fn new(project: &Project, has_worker: bool, cache_ms: u64) -> Self {
         Self {
             root: project.root.clone(),
             index: project.index.clone(),
             single_script: project.single_script,
+            has_worker,
             cache_ms,
             cache: HashMap::new(),
         }
@@ -135,7 +141,7 @@ impl Resolver {
     }
 
     fn look_up(&self, path: &str) -> Target {
-        if self.single_script {
+        if self.single_script || (self.has_worker && path == "/") {
             return self.front_controller(path);
         }
         if let Some(script) = self.script_in(path) {
@@ -184,7 +190,10 @@ impl Resolver {
         } else {
             format!("{path}/")
         };
-        let index = format!("{with_slash}index.php");
+        let index = match with_slash.as_str() {
+            "/" => self.index.clone(),
+            _ => format!("{with_slash}index.php"),
+        };
         let page = format!("{with_slash}index.html");
         if !self.is_file(&index) && !self.is_file(&page) {
             return self.front_controller(path);
@@ -207,6 +216,11 @@ impl Resolver {
             true => path.strip_prefix(&self.index).unwrap_or_default(),
             false => "",
         };
+        if self.has_worker {
+            return Target::Worker {
+                path_info: path_info.into(),
+            };
+        }
         match self.is_file(&self.index) {
             true => Target::Script {
                 name: self.index.clone(),
@@ -288,19 +302,24 @@ mod tests {
             Self(root)
         }
 
-        fn resolver(&self) -> Resolver {
+        fn resolver(&self, index: &str, has_worker: bool) -> Resolver {
             let project = Project {
                 name: "site".into(),
                 root: self.0.clone(),
-                index: "/index.php".into(),
+                index: index.into(),
                 single_script: false,
             };
-            Resolver::new(&project, 1000)
+            Resolver::new(&project, has_worker, 1000)
         }
 
         fn resolve(&self, path: &str) -> Target {
+            self.resolve_with(path, "/index.php", false)
+        }
+
+        fn resolve_with(&self, path: &str, index: &str, has_worker: bool) -> Target {
             let path = UrlPath::parse(path).expect("a path");
-            self.resolver().resolve(&path, 0).clone()
+            let mut resolver = self.resolver(index, has_worker);
+            resolver.resolve(&path, 0).clone()
         }
     }
 
@@ -340,10 +359,11 @@ mod tests {
             assert_eq!(site.resolve(path), expected, "{path}");
         }
     }
+
     #[test]
     fn what_is_forgotten_is_looked_up_again() {
         let site = Site::new("forget");
-        let mut resolver = site.resolver();
+        let mut resolver = site.resolver("/index.php", false);
         let path = UrlPath::parse("/style.css").expect("a path");
         let file = Target::File("style.css".into());
         assert_eq!(*resolver.resolve(&path, 0), file);
@@ -366,5 +386,41 @@ mod tests {
             assert_eq!(path.encoded().to_string(), encoded, "{raw}");
             assert_eq!(UrlPath::parse(encoded), Some(path), "{raw}");
         }
+    }
+
+    #[test]
+    fn a_worker_gets_what_has_no_file_and_the_root() {
+        let site = Site::new("worker");
+        let worker = || Target::Worker {
+            path_info: String::new(),
+        };
+        let cases = [
+            ("/", worker()),
+            ("/en/about", worker()),
+            ("/empty", worker()),
+            ("/info.php", script("/info.php", "")),
+            ("/index.php", script("/index.php", "")),
+            ("/sub/", script("/sub/index.php", "")),
+            ("/style.css", Target::File("style.css".into())),
+            ("/.env", Target::NotFound),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(
+                site.resolve_with(path, "/index.php", true),
+                expected,
+                "{path}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_front_controller_may_have_another_name() {
+        let site = Site::new("index");
+        for path in ["/", "/en/about"] {
+            let found = site.resolve_with(path, "/info.php", false);
+            assert_eq!(found, script("/info.php", ""), "{path}");
+        }
+        let found = site.resolve_with("/sub/", "/info.php", false);
+        assert_eq!(found, script("/sub/index.php", ""));
     }
 }

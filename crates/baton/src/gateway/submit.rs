@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use baton_dispatch::{Handoff, Refusal, Submitted, Ticket};
+use baton_dispatch::{Handoff, Refusal, Submitted};
 use baton_handoff::layout::REQUEST_BODY_BYTES_MAX;
 use baton_server::{Body, ConnId, Io, Request};
 
@@ -12,8 +12,8 @@ use super::answers::{refuse, unavailable};
 use super::caller::Caller;
 use super::fields::Script;
 use super::resolve::UrlPath;
-use super::{Gateway, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX};
-use crate::app::{Pending, Place, Running};
+use super::{Gateway, QueuedAt, SPARE_BUFFER_BYTES_MAX, SPARE_BUFFERS_MAX};
+use crate::app::{Pending, Place, Pool, Running};
 
 impl Gateway {
     pub(super) fn pass_to_script(
@@ -21,25 +21,19 @@ impl Gateway {
         io: &mut Io,
         conn: ConnId,
         request: Request<'_>,
-        caller: &Caller<'_>,
-        path: &UrlPath,
-        (name, path_info): (&str, &str),
+        (caller, path): (&Caller<'_>, &UrlPath),
+        pool: &Pool,
+        script: &Script<'_>,
     ) {
-        if self.app.is_down() {
+        if !pool.is_up() && !pool.wake() {
             return unavailable(io, conn, "The application cannot start.\n");
         }
-        let app = self.app.clone();
-        let script = Script {
-            root: &app.project.root,
-            name,
-            path_info,
-        };
         let id = self.next_id();
         let mut bytes = self.spare.pop().unwrap_or_default();
         let ends = (caller, request.local);
         if self
             .fields
-            .encode(&mut bytes, request.head, path, &script, ends, io.now(), id)
+            .encode(&mut bytes, request.head, path, script, ends, io.now(), id)
             .is_err()
         {
             self.recycle(bytes);
@@ -73,26 +67,31 @@ impl Gateway {
             bytes,
             head_bytes,
             file,
-            deadline_ms: now_ms + self.app.options.deadline_ms,
+            deadline_ms: now_ms + pool.app.options.deadline_ms,
             idempotent: is_idempotent(request.head.method),
             retried: false,
         };
-        let submitted = self.app.dispatcher().submit(pending, self.index, now_ms);
-        self.submitted(io, conn, submitted, now_ms);
+        let submitted = pool.dispatcher().submit(pending, self.index, now_ms);
+        self.submitted(io, conn, pool, submitted, now_ms);
     }
 
     pub(super) fn submitted(
         &mut self,
         io: &mut Io,
         conn: ConnId,
+        pool: &Pool,
         submitted: Submitted<Place, Pending>,
         now_ms: u64,
     ) {
         match submitted {
             Submitted::Handoff(handoff) => self.run(handoff, now_ms),
             Submitted::Queued(ticket) => {
-                self.check_by(now_ms + self.app.options.queue_wait_ms_max);
-                self.remember(conn, ticket);
+                self.check_by(now_ms + pool.app.options.queue_wait_ms_max);
+                self.remember(QueuedAt {
+                    conn,
+                    pool: pool.number,
+                    ticket,
+                });
             }
             Submitted::Refused(pending, refusal) => {
                 let reason = match refusal {
@@ -107,10 +106,11 @@ impl Gateway {
 
     pub(super) fn run(&mut self, handoff: Handoff<Place, Pending>, now_ms: u64) {
         if handoff.request.io == self.index {
-            self.check_by(now_ms + self.app.options.offer_ms);
-            self.running.push(Running::offer(handoff, now_ms));
+            let running = Running::offer(handoff, now_ms);
+            self.check_by(now_ms + running.pool().app.options.offer_ms);
+            self.running.push(running);
         } else {
-            Running::offer_elsewhere(handoff, now_ms, &self.app);
+            Running::offer_elsewhere(handoff, now_ms);
         }
     }
 
@@ -120,26 +120,25 @@ impl Gateway {
         self.next_id
     }
 
-    pub(super) fn remember(&mut self, conn: ConnId, ticket: Ticket) {
-        let index = conn.to_bits() as u32 as usize;
+    pub(super) fn remember(&mut self, queued: QueuedAt) {
+        let index = queued.conn.to_bits() as u32 as usize;
         if index >= self.tickets.len() {
             self.tickets.resize(index + 1, None);
         }
-        self.tickets[index] = Some((conn, ticket));
+        self.tickets[index] = Some(queued);
     }
 
     /// Takes the connection's request out of the queue, if it waits there.
     pub(super) fn cancel_queued(&mut self, conn: ConnId) -> bool {
         let index = conn.to_bits() as u32 as usize;
-        let Some(Some((_, ticket))) = self
-            .tickets
-            .get(index)
-            .filter(|t| matches!(t, Some((c, _)) if *c == conn))
-        else {
+        let Some(queued) = self.tickets.get_mut(index).and_then(|place| {
+            // Another's, of a connection that was in this place before, is left to be written over.
+            place.take_if(|queued| queued.conn == conn)
+        }) else {
             return false;
         };
-        let cancelled = self.app.dispatcher().cancel(*ticket);
-        self.tickets[index] = None;
+        let pool = self.sites.pools().find(|pool| pool.number == queued.pool);
+        let cancelled = pool.and_then(|pool| pool.dispatcher().cancel(queued.ticket));
         let was_queued = cancelled.is_some();
         if let Some(pending) = cancelled {
             self.recycle(pending.bytes);

@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use super::answers::{refuse, unavailable};
 use super::follow::is_complete;
 use super::{Followed, Gateway, STALLED_MS_MAX, Stalled};
-use crate::app::{Client, Message, Pending, Process, Stage};
+use crate::app::{Client, Message, Pending, Pool, Process, Stage};
 
 impl Gateway {
     /// Answers for a thread that will not. The thread is not released: its process is ending.
@@ -14,7 +14,7 @@ impl Gateway {
         let running = self.running.swap_remove(at);
         let may_retry = running.client == Client::There
             && running.stage == Stage::Head
-            && self.app.options.retry
+            && running.pool().app.options.retry
             && running.pending.idempotent
             && !running.pending.retried;
         if may_retry {
@@ -22,7 +22,8 @@ impl Gateway {
                 retried: true,
                 ..running.pending
             };
-            return self.resubmit(io, pending, running.queued_since_ms);
+            let pool = &running.place.process.pool;
+            return self.resubmit(io, pool, pending, running.queued_since_ms);
         }
         if running.client == Client::There {
             match running.stage {
@@ -38,14 +39,13 @@ impl Gateway {
         self.recycle(running.pending.bytes);
     }
 
-    pub(super) fn resubmit(&mut self, io: &mut Io, pending: Pending, since_ms: u64) {
+    pub(super) fn resubmit(&mut self, io: &mut Io, pool: &Pool, pending: Pending, since_ms: u64) {
         let now_ms = io.now().mono_ms();
         let conn = pending.conn;
-        let submitted = self
-            .app
+        let submitted = pool
             .dispatcher()
             .resubmit(pending, since_ms, self.index, now_ms);
-        self.submitted(io, conn, submitted, now_ms);
+        self.submitted(io, conn, pool, submitted, now_ms);
     }
 
     /// A process has ended: its last replies are delivered, untaken requests go back to the queue,
@@ -87,7 +87,8 @@ impl Gateway {
             && self.running[at].retract()
         {
             let running = self.running.swap_remove(at);
-            self.resubmit(io, running.pending, running.queued_since_ms);
+            let pool = &running.place.process.pool;
+            self.resubmit(io, pool, running.pending, running.queued_since_ms);
         } else {
             self.fail(io, at);
         }
@@ -101,22 +102,21 @@ impl Gateway {
     /// Deadlines, offers that lie untaken, requests that have waited too long.
     pub(super) fn check_times(&mut self, io: &mut Io, now_ms: u64) {
         self.next_check_ms = u64::MAX;
-        let offer_ms = self.app.options.offer_ms;
         let mut at = 0;
         while at < self.running.len() {
             if self.check_running(io, at, now_ms) == Followed::Stays {
-                let due_ms = self.running[at].next_check_ms(offer_ms);
+                let due_ms = self.running[at].next_check_ms();
                 self.check_by(due_ms.max(now_ms + 1));
                 at += 1;
             }
         }
         self.check_stalled(io, now_ms);
-        self.expire_queue(io, now_ms);
+        self.expire_queues(io, now_ms);
     }
 
     pub(super) fn check_running(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = &mut self.running[at];
-        let take_back_ms = running.offered_ms + self.app.options.offer_ms;
+        let take_back_ms = running.offered_ms + running.pool().app.options.offer_ms;
         // Over its deadline and not taken: the process is not to blame.
         if now_ms >= take_back_ms.min(running.pending.deadline_ms)
             && running.is_untaken()
@@ -140,11 +140,12 @@ impl Gateway {
     #[cold]
     pub(super) fn take_back(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = self.running.swap_remove(at);
-        let untaken_max = STALLED_MS_MAX / self.app.options.offer_ms.max(1);
+        let untaken_max = STALLED_MS_MAX / running.pool().app.options.offer_ms.max(1);
         if u64::from(running.place.process.count_untaken()) >= untaken_max.max(2) {
             // It looks as if it went back to sleep each time, and never takes anything.
             self.kill_stalled(&running.place.process);
         }
+        let pool = running.place.process.pool.clone();
         let stalled = Stalled {
             place: running.place,
             thread: running.thread,
@@ -152,7 +153,7 @@ impl Gateway {
         };
         self.stalled.push(stalled);
         if running.client == Client::There && now_ms < running.pending.deadline_ms {
-            self.resubmit(io, running.pending, running.queued_since_ms);
+            self.resubmit(io, &pool, running.pending, running.queued_since_ms);
         } else if running.client == Client::There {
             refuse(
                 io,
@@ -168,14 +169,15 @@ impl Gateway {
     #[cold]
     pub(super) fn overdue(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = &mut self.running[at];
-        running.kill_at_ms = Some(now_ms + self.app.options.kill_grace_ms);
         let process = running.place.process.clone();
+        let options = &process.pool.app.options;
+        running.kill_at_ms = Some(now_ms + options.kill_grace_ms);
         tracing::warn!(
-            app = self.app.project.name,
+            app = process.pool.label,
             pid = process.pid.as_raw_nonzero().get(),
             request = format!("{:016x}", running.pending.id),
             "a request is over its deadline of {} ms",
-            self.app.options.deadline_ms
+            options.deadline_ms
         );
         if running.client == Client::There {
             match running.stage {
@@ -198,8 +200,8 @@ impl Gateway {
         while at < self.stalled.len() {
             let stalled = &self.stalled[at];
             if stalled.place.is_asleep_again() {
-                let thread = self.stalled.swap_remove(at).thread;
-                self.release_thread(io, thread);
+                let stalled = self.stalled.swap_remove(at);
+                self.release_thread(io, &stalled.place.process.pool, stalled.thread);
                 continue;
             }
             if now_ms >= stalled.since_ms + STALLED_MS_MAX {
@@ -215,16 +217,23 @@ impl Gateway {
     #[cold]
     pub(super) fn kill_stalled(&self, process: &Process) {
         tracing::warn!(
-            app = self.app.project.name,
+            app = process.pool.label,
             pid = process.pid.as_raw_nonzero().get(),
             "a process does not take requests; killing it"
         );
         process.signal(Signal::KILL);
     }
 
-    pub(super) fn expire_queue(&mut self, io: &mut Io, now_ms: u64) {
+    pub(super) fn expire_queues(&mut self, io: &mut Io, now_ms: u64) {
+        let sites = self.sites.clone();
+        for pool in sites.pools() {
+            self.expire_queue(io, pool, now_ms);
+        }
+    }
+
+    fn expire_queue(&mut self, io: &mut Io, pool: &Pool, now_ms: u64) {
         loop {
-            let mut dispatcher = self.app.dispatcher();
+            let mut dispatcher = pool.dispatcher();
             let Some(pending) = dispatcher.expire(now_ms) else {
                 let next_ms = dispatcher.next_expiry_ms();
                 drop(dispatcher);
@@ -234,16 +243,16 @@ impl Gateway {
                 return;
             };
             drop(dispatcher);
-            self.refuse_waiting(io, pending);
+            self.refuse_waiting(io, pool, pending);
         }
     }
 
-    pub(super) fn refuse_waiting(&mut self, io: &mut Io, pending: Pending) {
+    pub(super) fn refuse_waiting(&mut self, io: &mut Io, pool: &Pool, pending: Pending) {
         if pending.io == self.index {
             unavailable(io, pending.conn, "The request waited too long.\n");
             self.recycle(pending.bytes);
         } else {
-            self.app.post(pending.io, Message::Refuse(pending.conn));
+            pool.post(pending.io, Message::Refuse(pending.conn));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What other threads ask for: reaping, and the end.
+//! What other threads tell: the end of processes, and that all of them are to end.
 
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -12,7 +12,9 @@ impl Supervisor {
         let _ = rustix::io::read(&*self.bell, &mut [0u8; 8]);
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Reap => self.reap(),
+                Command::Ended { number, status } => self.process_gone(number, status),
+                // The pool has said so already; it is looked at next.
+                Command::Wake => {}
                 Command::Stop { grace, done } => self.stop(grace, done),
             }
         }
@@ -34,7 +36,6 @@ impl Supervisor {
         }
         // The front may be waiting for a first start that will not be.
         self.first_start = None;
-        self.reap();
     }
 
     /// Kills what has not ended in time; says so when nothing is left.

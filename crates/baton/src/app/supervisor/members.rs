@@ -6,7 +6,7 @@ use std::sync::Arc;
 use baton_dispatch::{Released, ThreadId};
 use baton_handoff::control::{self, Kind};
 use rustix::event::epoll;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus};
 
 use super::super::Message;
 use super::super::lines::{Lines, Pipe};
@@ -19,7 +19,7 @@ impl Supervisor {
     pub(super) fn missing(&self) -> usize {
         match self.stopping {
             Some(_) => 0,
-            None => (self.app.options.thread_count() as usize)
+            None => (self.pool.thread_count as usize)
                 .saturating_sub(self.members.len() + self.nascent.len()),
         }
     }
@@ -38,10 +38,7 @@ impl Supervisor {
                 Ok(nascent) => nascent,
                 Err(error) => {
                     self.fork_not_before_ms = self.process_backoff.failed(now_ms);
-                    tracing::error!(
-                        app = self.app.project.name,
-                        "cannot start a process: {error}"
-                    );
+                    tracing::error!(app = self.pool.label, "cannot start a process: {error}");
                     return;
                 }
             };
@@ -67,10 +64,7 @@ impl Supervisor {
         if let Some((nascent, _)) = self.nascent.remove(&number) {
             self.let_go(nascent.control, nascent.stderr);
             self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
-            tracing::error!(
-                app = self.app.project.name,
-                "a process could not start: {reason}"
-            );
+            tracing::error!(app = self.pool.label, "a process could not start: {reason}");
         }
     }
 
@@ -99,13 +93,9 @@ impl Supervisor {
             Ok(pidfd) => pidfd,
             Err(error) => return self.nascent_failed(number, &format!("pid {pid:?}: {error}")),
         };
-        // Only a child of ours can be reaped, and only once: anybody else's end would never be heard of.
-        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        if let Err(error) = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), look) {
-            return self.nascent_failed(number, &format!("pid {pid:?} is no child: {error}"));
-        }
-        if self.by_pid.contains_key(&pid) {
-            return self.nascent_failed(number, &format!("pid {pid:?} said hello twice"));
+        if let Err(error) = self.children.claim(pid, pidfd.as_fd(), &self.pool, number) {
+            let reason = format!("pid {pid:?} is no child of ours, or said hello twice: {error}");
+            return self.nascent_failed(number, &reason);
         }
         let Some((nascent, _)) = self.nascent.get(&number) else {
             return;
@@ -134,7 +124,9 @@ impl Supervisor {
             knockers,
             ..
         } = nascent;
-        let process = Arc::new(Process::new(number, pid, pidfd, segment, control, knockers));
+        let pool = self.pool.clone();
+        let process = Process::new(pool, number, pid, pidfd, segment, control, knockers);
+        let process = Arc::new(process);
         // Before the first offer: whoever offers hears the knocks.
         self.post_all(|| Message::ProcessUp(process.clone()));
         let threads = (0..process.segment().geometry().slots())
@@ -145,7 +137,6 @@ impl Supervisor {
                 })
             })
             .collect();
-        self.by_pid.insert(pid, number);
         self.members.insert(
             number,
             Member {
@@ -158,19 +149,19 @@ impl Supervisor {
     }
 
     pub(super) fn add_thread(&self, place: Place) -> ThreadId {
-        let mut dispatcher = self.app.dispatcher();
+        let mut dispatcher = self.pool.dispatcher();
         let id = dispatcher.add(place);
         let now_ms = monotonic_ms();
         let released = dispatcher.release(id, 0, now_ms);
         drop(dispatcher);
         if let Released::Next(handoff) = released {
-            Running::offer_elsewhere(handoff, now_ms, &self.app);
+            Running::offer_elsewhere(handoff, now_ms);
         }
         id
     }
 
     pub(super) fn read_stderr(&mut self, number: u64) {
-        let app = &self.app.project.name;
+        let app = &self.pool.label;
         let (lines, pid, request) = if let Some(member) = self.members.get_mut(&number) {
             let process = &member.process;
             (
@@ -190,22 +181,13 @@ impl Supervisor {
         }
     }
 
-    /// Reaps every child that has ended, whether it is ours or an orphan of the application's.
-    pub(super) fn reap(&mut self) {
-        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {
-            if let Some(number) = self.by_pid.remove(&pid) {
-                self.process_gone(number, status);
-            }
-        }
-    }
-
     pub(super) fn process_gone(&mut self, number: u64, status: WaitStatus) {
         self.read_stderr(number);
         let Some(member) = self.members.remove(&number) else {
             return;
         };
         member.process.mark_dead();
-        let mut dispatcher = self.app.dispatcher();
+        let mut dispatcher = self.pool.dispatcher();
         for thread in &member.threads {
             dispatcher.remove(*thread);
         }
@@ -219,7 +201,7 @@ impl Supervisor {
         }
         let pid = member.process.pid.as_raw_nonzero().get();
         tracing::warn!(
-            app = self.app.project.name,
+            app = self.pool.label,
             pid,
             "a process has ended: {}",
             how_it_ended(status)
@@ -246,7 +228,7 @@ impl Supervisor {
 
     pub(super) fn post_all(&self, message: impl Fn() -> Message) {
         for io in 0..self.io_thread_count {
-            self.app.post(io, message());
+            self.pool.post(io, message());
         }
     }
 }

@@ -1,6 +1,6 @@
-//! The supervisor of an app: one thread that starts its zygote, keeps its processes at their
-//! number, reads what they write to standard error, and reaps them. It never ends before the
-//! front does, because zygotes die with the thread that spawned them.
+//! The supervisor of a pool: one thread that starts its zygote, keeps its processes at their
+//! number, and reads what they write to standard error. It never ends before the front does,
+//! because zygotes die with the thread that spawned them.
 
 mod ending;
 mod members;
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use baton_dispatch::{Backoff, ThreadId};
 use baton_handoff::front::IoFlags;
 use rustix::event::{EventfdFlags, epoll, eventfd};
-use rustix::process::Pid;
+use rustix::process::WaitStatus;
 
-use super::App;
 use super::process::Process;
 use super::zygote::{Nascent, Zygote};
+use super::{Children, Pool};
 
 /// A zygote that is not ready after this time is killed.
 const START_MS_MAX: u64 = 30_000;
@@ -29,11 +29,15 @@ const READY_MS_MIN: u64 = 100;
 const FORK_MS_MAX: u64 = 5_000;
 /// Forks under way at once: the zygote makes one after the other anyway.
 const NASCENT_MAX: usize = 64;
+/// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
+const POOL_SHIFT: u32 = 40;
 
 /// What the supervisor is told by other threads.
 pub enum Command {
-    /// Some child has ended.
-    Reap,
+    /// A process has ended, and was reaped.
+    Ended { number: u64, status: WaitStatus },
+    /// The pool is dormant no more.
+    Wake,
     /// End all processes, within the grace; answer when none is left.
     Stop { grace: Duration, done: Sender<()> },
 }
@@ -64,18 +68,12 @@ impl SupervisorHandle {
         first_started.recv().unwrap_or(Ok(()))
     }
 
-    /// As [`SupervisorHandle::stop_and_wait`], without waiting. The shortest grace counts.
+    /// Ends all app processes; those that do not end by themselves within the grace are killed. The shortest grace
+    /// counts. Says so when none is left.
     pub fn stop(&self, grace: Duration) -> Receiver<()> {
         let (done, is_done) = channel();
         self.tell(Command::Stop { grace, done });
         is_done
-    }
-
-    /// Ends all app processes; those that do not end by themselves within the grace are killed.
-    pub fn stop_and_wait(&self, grace: Duration) {
-        let is_done = self.stop(grace);
-        // If it takes too long they die with the front.
-        let _ = is_done.recv_timeout(grace + Duration::from_secs(5));
     }
 }
 
@@ -103,7 +101,8 @@ struct Stopping {
 }
 
 pub struct Supervisor {
-    app: Arc<App>,
+    pool: Arc<Pool>,
+    children: Arc<Children>,
     flags: Arc<IoFlags>,
     io_thread_count: usize,
     epoll: OwnedFd,
@@ -114,7 +113,6 @@ pub struct Supervisor {
     zygote_ready_ms: u64,
     nascent: HashMap<u64, (Nascent, u64)>,
     members: HashMap<u64, Member>,
-    by_pid: HashMap<Pid, u64>,
     next_number: u64,
     zygote_backoff: Backoff,
     process_backoff: Backoff,
@@ -157,7 +155,13 @@ impl Token {
 }
 
 impl Supervisor {
-    pub fn new(app: Arc<App>, flags: Arc<IoFlags>) -> std::io::Result<(Self, SupervisorHandle)> {
+    /// The pool is told how to reach it.
+    pub fn new(
+        pool: Arc<Pool>,
+        flags: Arc<IoFlags>,
+        io_thread_count: usize,
+        children: Arc<Children>,
+    ) -> std::io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (sender, commands) = channel();
@@ -167,9 +171,12 @@ impl Supervisor {
             bell: bell.clone(),
             first_started: Arc::new(Mutex::new(first_started)),
         };
-        let io_thread_count = app.options.io_thread_count();
+        // Whoever wakes it later does not wait for its first start.
+        let first_start = (!pool.is_dormant()).then_some(first_start);
+        let first_number = u64::from(pool.number) << POOL_SHIFT | 1;
         let supervisor = Self {
-            app,
+            pool,
+            children,
             flags,
             io_thread_count,
             epoll,
@@ -180,16 +187,16 @@ impl Supervisor {
             zygote_ready_ms: 0,
             nascent: HashMap::new(),
             members: HashMap::new(),
-            by_pid: HashMap::new(),
-            next_number: 1,
+            next_number: first_number,
             zygote_backoff: Backoff::default(),
             process_backoff: Backoff::default(),
             fork_not_before_ms: 0,
             stopping: None,
-            first_start: Some(first_start),
+            first_start,
         };
         supervisor.watch(supervisor.bell.as_fd(), Token::Bell)?;
-        Ok((supervisor, handle))
+        supervisor.pool.set_supervisor(handle);
+        Ok(supervisor)
     }
 
     /// Never returns: zygotes die with the thread that spawned them.
@@ -244,6 +251,9 @@ impl Supervisor {
     fn advance(&mut self) -> Option<u64> {
         let now_ms = self.now_ms();
         let mut next_ms = self.advance_stop(now_ms);
+        if self.pool.is_dormant() {
+            return next_ms;
+        }
         let mut sooner =
             |at_ms: u64| next_ms = Some(next_ms.map_or(at_ms, |next: u64| next.min(at_ms)));
         if let ZygoteState::Wanted { not_before_ms } = self.zygote

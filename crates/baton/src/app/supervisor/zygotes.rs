@@ -12,7 +12,7 @@ use super::{READY_MS_MIN, Supervisor, Token, ZygoteState};
 
 impl Supervisor {
     pub(super) fn spawn_zygote(&mut self, now_ms: u64) {
-        match Zygote::spawn(&self.app) {
+        match Zygote::spawn(&self.pool) {
             Ok(zygote) => {
                 let watched = self
                     .watch(zygote.control.as_fd(), Token::ZygoteControl)
@@ -58,7 +58,7 @@ impl Supervisor {
             // Among them one too long to be received: it would lie there for ever.
             Err(error) => {
                 tracing::error!(
-                    app = self.app.project.name,
+                    app = self.pool.label,
                     "the zygote talks nonsense, killing it: {error}"
                 );
                 zygote.kill();
@@ -72,8 +72,8 @@ impl Supervisor {
         self.zygote = match old {
             ZygoteState::Loading { zygote, since_ms } => {
                 let took_ms = self.now_ms() - since_ms;
-                tracing::debug!(app = self.app.project.name, took_ms, "the app is loaded");
-                self.app.set_down(false);
+                tracing::debug!(app = self.pool.label, took_ms, "the app is loaded");
+                self.pool.set_down(false);
                 if let Some(first_start) = self.first_start.take() {
                     // The front waits for it, unless it is stopping.
                     let _ = first_start.send(Ok(()));
@@ -100,7 +100,7 @@ impl Supervisor {
             }
             ZygoteState::Ready(zygote) => {
                 tracing::warn!(
-                    app = self.app.project.name,
+                    app = self.pool.label,
                     "the zygote has ended; starting another"
                 );
                 zygote.kill();
@@ -119,7 +119,7 @@ impl Supervisor {
     pub(super) fn zygote_stuck(&mut self) {
         if let ZygoteState::Ready(zygote) = &self.zygote {
             tracing::warn!(
-                app = self.app.project.name,
+                app = self.pool.label,
                 "the zygote does not fork; starting another"
             );
             zygote.kill();
@@ -132,21 +132,21 @@ impl Supervisor {
         let now_ms = self.now_ms();
         let retry_ms = self.zygote_backoff.failed(now_ms);
         self.replace_zygote(retry_ms);
+        if self.members.is_empty() {
+            self.pool.set_down(true);
+            self.post_all(|| Message::PoolDown(self.pool.clone()));
+        }
         if let Some(first_start) = self.first_start.take() {
-            // The front gives up, and says why.
+            // The front says why, and gives up if no app can start.
             let _ = first_start.send(Err(reason.to_owned()));
             return;
         }
         let again_ms = retry_ms - now_ms;
         tracing::error!(
-            app = self.app.project.name,
+            app = self.pool.label,
             again_ms,
             "the app cannot start: {reason}"
         );
-        if self.members.is_empty() {
-            self.app.set_down(true);
-            self.post_all(|| Message::AppDown);
-        }
     }
 
     pub(super) fn replace_zygote(&mut self, not_before_ms: u64) {
@@ -164,7 +164,7 @@ impl Supervisor {
         else {
             return;
         };
-        let (app, pid) = (&self.app.project.name, zygote.pid.as_raw_nonzero().get());
+        let (app, pid) = (&self.pool.label, zygote.pid.as_raw_nonzero().get());
         let pipe = zygote
             .stderr
             .read(|line| tracing::warn!(app, pid, "{line}"));

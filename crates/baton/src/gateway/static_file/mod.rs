@@ -33,12 +33,12 @@ use root::Missing;
 
 pub use root::Root;
 
-/// Paths that an I/O thread remembers, and what it holds for them in memory.
+/// Paths in a root that an I/O thread remembers, and what it holds for them in memory.
 const ENTRIES_MAX: usize = 1024;
 const BYTES_MAX: usize = 8 * 1024 * 1024;
-/// Of an I/O thread, for files that are too large for memory.
+/// Of an I/O thread and a root, for files that are too large for memory.
 const DESCRIPTORS_MAX: usize = 512;
-/// All I/O threads together hold this part of the descriptors that the process may have.
+/// All I/O threads together hold this part of the descriptors that the process may have, for all roots.
 const DESCRIPTORS_SHARE: usize = 8;
 
 /// The files of one root, as one I/O thread serves them.
@@ -49,12 +49,13 @@ pub struct StaticFiles {
 }
 
 impl StaticFiles {
-    /// `cache_ms`: how long a file is taken for unchanged. `max_age_s`: the same, for clients.
-    pub fn new(root: Arc<Root>, cache_ms: u64, max_age_s: Option<u32>, io_threads: usize) -> Self {
+    /// `cache_ms`: how long a file is taken for unchanged. `max_age_s`: the same, for clients. `caches`: how many of
+    /// these there will be.
+    pub fn new(root: Arc<Root>, cache_ms: u64, max_age_s: Option<u32>, caches: usize) -> Self {
         let max = Cost {
             entries: ENTRIES_MAX,
             bytes: BYTES_MAX,
-            descriptors: descriptors_max(io_threads),
+            descriptors: descriptors_max(caches),
         };
         Self {
             root,
@@ -127,8 +128,8 @@ impl StaticFiles {
     }
 }
 
-fn descriptors_max(io_threads: usize) -> usize {
+fn descriptors_max(caches: usize) -> usize {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     let limit = limit.map_or(usize::MAX, |limit| limit as usize);
-    (limit / DESCRIPTORS_SHARE / io_threads.max(1)).min(DESCRIPTORS_MAX)
+    (limit / DESCRIPTORS_SHARE / caches.max(1)).min(DESCRIPTORS_MAX)
 }

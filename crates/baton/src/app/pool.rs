@@ -1,0 +1,148 @@
+//! A pool: the threads of an app that are of one kind, regular or of one worker script. It has its
+//! own zygote, supervisor and queue: what one pool suffers, no other does.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+use baton_dispatch::{Dispatcher, Limits};
+use baton_server::Handle;
+
+use super::supervisor::{Command, SupervisorHandle};
+use super::{Message, Pending, Place};
+use crate::config::{AppConfig, WorkerConfig};
+
+pub struct Pool {
+    /// Counts the pools of this server; never used again.
+    pub number: u32,
+    /// For logs: the app's name, with a worker's behind it.
+    pub label: String,
+    pub app: Arc<AppConfig>,
+    /// `None`: regular threads.
+    pub worker: Option<WorkerConfig>,
+    pub thread_count: u32,
+    state: AtomicU8,
+    dispatcher: Mutex<Dispatcher<Place, Pending>>,
+    /// The I/O threads, once they run.
+    io_threads: OnceLock<Handle<Message>>,
+    supervisor: OnceLock<SupervisorHandle>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum State {
+    /// Its threads are there, or will be.
+    Up,
+    /// Nobody has asked for its threads so far: it has not even a zygote.
+    Dormant,
+    /// Its zygote cannot start: requests are answered 503 at once.
+    Down,
+}
+
+impl Pool {
+    /// The threads that run any script afresh for each request. They start with the first request if the app has
+    /// workers: many such apps have no other scripts.
+    pub fn regular(number: u32, app: Arc<AppConfig>) -> Self {
+        let label = app.project.name.clone();
+        let state = match app.workers.is_empty() {
+            true => State::Up,
+            false => State::Dormant,
+        };
+        let thread_count = app.regular_thread_count();
+        Self::new(number, label, app, None, thread_count, state)
+    }
+
+    pub fn of_worker(number: u32, app: Arc<AppConfig>, worker: WorkerConfig) -> Self {
+        let label = format!("{}/{}", app.project.name, worker.name);
+        let thread_count = worker.thread_count;
+        Self::new(number, label, app, Some(worker), thread_count, State::Up)
+    }
+
+    fn new(
+        number: u32,
+        label: String,
+        app: Arc<AppConfig>,
+        worker: Option<WorkerConfig>,
+        thread_count: u32,
+        state: State,
+    ) -> Self {
+        let dispatcher = Mutex::new(Dispatcher::new(Limits {
+            queue_len_max: app.options.queue_len_max as usize,
+            queue_wait_ms_max: app.options.queue_wait_ms_max,
+            rotate_ms: app.options.rotate_ms,
+        }));
+        Self {
+            number,
+            label,
+            app,
+            worker,
+            thread_count,
+            state: AtomicU8::new(state as u8),
+            dispatcher,
+            io_threads: OnceLock::new(),
+            supervisor: OnceLock::new(),
+        }
+    }
+
+    /// The pool's threads and queue. Held for a decision, never across a system call.
+    pub fn dispatcher(&self) -> MutexGuard<'_, Dispatcher<Place, Pending>> {
+        // A panic while it was held leaves a consistent dispatcher: decisions do not unwind half-way.
+        self.dispatcher
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    /// To be called once, before there are app processes.
+    pub fn set_io_threads(&self, handle: Handle<Message>) {
+        // A second call would change nothing: there is one server.
+        let _ = self.io_threads.set(handle);
+    }
+
+    /// Tells I/O thread `io` something.
+    pub fn post(&self, io: usize, message: Message) {
+        if let Some(io_threads) = self.io_threads.get() {
+            io_threads.post(io, message);
+        }
+    }
+
+    pub(super) fn set_supervisor(&self, handle: SupervisorHandle) {
+        // Only its maker calls this.
+        let _ = self.supervisor.set(handle);
+    }
+
+    pub fn supervisor(&self) -> Option<&SupervisorHandle> {
+        self.supervisor.get()
+    }
+
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.is(State::Up)
+    }
+
+    pub fn is_dormant(&self) -> bool {
+        self.is(State::Dormant)
+    }
+
+    fn is(&self, state: State) -> bool {
+        self.state.load(Ordering::Relaxed) == state as u8
+    }
+
+    /// A request has come. `false`: it cannot be served.
+    #[cold]
+    pub fn wake(&self) -> bool {
+        let (dormant, up) = (State::Dormant as u8, State::Up as u8);
+        let woken = self
+            .state
+            .compare_exchange(dormant, up, Ordering::Relaxed, Ordering::Relaxed);
+        if woken.is_ok()
+            && let Some(supervisor) = self.supervisor()
+        {
+            supervisor.tell(Command::Wake);
+        }
+        self.is_up()
+    }
+
+    pub(super) fn set_down(&self, down: bool) {
+        let state = if down { State::Down } else { State::Up };
+        self.state.store(state as u8, Ordering::Relaxed);
+    }
+}
