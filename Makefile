@@ -27,7 +27,7 @@ PACKAGES_DEB   := dpkg-dev binutils
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils
 
-.PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench fmt lint fuzz install uninstall deb \
+.PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench fmt lint fuzz docs install uninstall deb \
         deps-build deps-test deps-deb deps-bench clean help
 
 help: ## this list
@@ -76,6 +76,9 @@ fmt: ## format the sources
 lint: deps-build ## formatting and clippy, warnings are errors
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+docs: ## write the tables of docs/configuration.md from the options' definitions
+	BATON_WRITE_DOCS=1 $(CARGO) test --quiet -p baton reference
 
 # The server finds its guest in ../lib/baton from where it stands.
 install: build ## PREFIX=/usr/local, DESTDIR= for packagers

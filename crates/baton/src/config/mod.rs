@@ -9,6 +9,8 @@ mod build;
 mod document;
 mod layer;
 mod problem;
+#[cfg(test)]
+mod reference;
 mod script;
 mod table;
 #[cfg(test)]
