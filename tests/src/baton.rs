@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::options::{LISTEN, THREADS};
+use crate::options::{CONFIG, LISTEN, THREADS};
 use crate::proc::{self, Process};
 use crate::{client, peer};
 
@@ -201,7 +201,29 @@ impl Baton {
             arguments.extend([THREADS, PHP_THREADS].map(OsStr::new));
         }
         arguments.extend(options.iter().map(OsStr::new));
-        let (mut child, log, readers) = spawn(command, stdin, &arguments);
+        Baton::launch(command, stdin, &arguments)
+    }
+
+    /// `baton serve --config FILE`, on a port of its own.
+    #[track_caller]
+    pub fn configured(file: &Path) -> Baton {
+        let arguments = [
+            OsStr::new("serve"),
+            OsStr::new(CONFIG),
+            file.as_os_str(),
+            OsStr::new(LISTEN),
+            OsStr::new("127.0.0.1:0"),
+        ];
+        match Baton::launch(Command::new(binary()), Stdio::null(), &arguments) {
+            Ok(baton) => baton,
+            Err(ended) => panic!("baton did not start ({}): {}", ended.status, ended.output),
+        }
+    }
+
+    /// A command with these arguments and no others, until it serves.
+    #[track_caller]
+    pub fn launch(command: Command, stdin: Stdio, arguments: &[&OsStr]) -> Result<Baton, Ended> {
+        let (mut child, log, readers) = spawn(command, stdin, arguments);
         let start = Instant::now();
         loop {
             if let Some(addr) = address_in(&log.text()) {
