@@ -2,12 +2,13 @@
 //!
 //! An app process must be a child of the front, so that the front can reap it and it dies with
 //! the front. So the zygote forks twice: the process in between ends at once, and the kernel
-//! gives the orphan to the nearest subreaper, the front.
+//! gives the orphan to the nearest subreaper, the front. The first of the two forks copies nothing
+//! (`csrc/fork.c`).
 //!
 //! ```text
-//!   front ──spawns──► zygote ──fork──► in between ──fork──► app process
-//!     ▲                                (exits)                   │
-//!     └───────────────── becomes the parent ─────────────────────┘
+//!   front ──spawns──► zygote ──vfork──► in between ──fork──► app process
+//!     ▲                                 (exits)                   │
+//!     └───────────────── becomes the parent ──────────────────────┘
 //! ```
 
 use std::io;
@@ -105,7 +106,7 @@ impl Zygote {
                 | Some(Message {
                     kind: Kind::Stop, ..
                 }) => return Ok(None),
-                Some(message) if message.kind == Kind::Fork => match self.fork_twice(message) {
+                Some(message) if message.kind == Kind::Fork => match self.fork_process(message) {
                     Ok(None) => {}
                     Ok(Some(process)) => return Ok(Some(process)),
                     Err((number, error)) => {
@@ -141,16 +142,11 @@ impl Zygote {
     }
 
     /// `Some` in the app process, `None` in the zygote.
-    fn fork_twice(&self, message: Message) -> Result<Option<Process>, (u64, io::Error)> {
+    fn fork_process(&self, message: Message) -> Result<Option<Process>, (u64, io::Error)> {
         let number = message.a;
-        let between = fork().map_err(|error| (number, error))?;
-        let Some(between) = between else {
-            let between = rustix::process::getpid();
-            match fork() {
-                Ok(None) => return Ok(Some(self.become_process(message, between))),
-                Ok(Some(_)) => exit_now(0),
-                Err(error) => exit_now(error.raw_os_error().unwrap_or(1)),
-            }
+        let between = match fork_orphan().map_err(|error| (number, error))? {
+            Forked::New { parent } => return Ok(Some(self.become_process(message, parent))),
+            Forked::Caller { between } => between,
         };
         drop(message);
         let status = rustix::io::retry_on_intr(|| {
@@ -168,7 +164,7 @@ impl Zygote {
     }
 
     /// In the new process. Whatever goes wrong ends it: the front sees it end.
-    fn become_process(&self, message: Message, between: Pid) -> Process {
+    fn become_process(&self, message: Message, between: Option<Pid>) -> Process {
         match self.try_become_process(message, between) {
             Ok(process) => process,
             Err(error) => {
@@ -178,7 +174,7 @@ impl Zygote {
         }
     }
 
-    fn try_become_process(&self, message: Message, between: Pid) -> io::Result<Process> {
+    fn try_become_process(&self, message: Message, between: Option<Pid>) -> io::Result<Process> {
         self.lock_control().take();
         let with_doorbell = message.b & 1 == 1;
         let mut descriptors = message.descriptors.into_iter();
@@ -194,9 +190,9 @@ impl Zygote {
 
         rustix::stdio::dup2_stdout(&log)?;
         rustix::stdio::dup2_stderr(&log)?;
+        let segment = Segment::map(down.as_fd(), up.as_fd(), flags.as_fd(), knockers, doorbell)?;
         wait_for_adoption(between, self.front)?;
         die_with_parent(self.front)?;
-        let segment = Segment::map(down.as_fd(), up.as_fd(), flags.as_fd(), knockers, doorbell)?;
         control::send(control.as_fd(), Kind::Hello, (message.a, 0), &[], &[], true)?;
         Ok(Process::new(segment, control))
     }
@@ -204,11 +200,11 @@ impl Zygote {
 
 /// Until the process in between has ended, it is the parent. If the front is no more, somebody else
 /// becomes the parent.
-fn wait_for_adoption(between: Pid, front: Option<Pid>) -> io::Result<()> {
+fn wait_for_adoption(between: Option<Pid>, front: Option<Pid>) -> io::Result<()> {
     for _ in 0..ADOPTION_WAIT_MS_MAX * 10 {
         match rustix::process::getppid() {
             parent if parent == front => return Ok(()),
-            parent if parent != Some(between) => break,
+            parent if parent != between => break,
             _ => std::thread::sleep(Duration::from_micros(100)),
         }
     }
@@ -231,13 +227,34 @@ fn close_standard_input() -> io::Result<()> {
     Ok(())
 }
 
-/// `None` in the child.
-fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the zygote has one thread, so the child has everything that the parent had and no
-    // lock is held by a thread that is not there.
-    match unsafe { libc::fork() } {
+enum Forked {
+    /// In the new process: the parent that it begins with, which is about to end.
+    New { parent: Option<Pid> },
+    /// In the caller: the process in between, to be waited for.
+    Caller { between: Pid },
+}
+
+unsafe extern "C" {
+    /// `csrc/fork.c`.
+    fn baton_fork_orphan(between: *mut libc::pid_t) -> libc::pid_t;
+}
+
+/// Forks a process whose parent the front becomes.
+fn fork_orphan() -> io::Result<Forked> {
+    let mut parent = 0;
+    // SAFETY: the zygote has one thread, so the new process has everything that the zygote had and
+    // no lock is held by a thread that is not there. The process in between uses this memory only
+    // while the zygote is held up, and ends without returning here: on each memory, this returns
+    // once.
+    match unsafe { baton_fork_orphan(&mut parent) } {
         -1 => Err(io::Error::last_os_error()),
-        pid => Ok(Pid::from_raw(pid)),
+        0 => Ok(Forked::New {
+            parent: Pid::from_raw(parent),
+        }),
+        between => match Pid::from_raw(between) {
+            Some(between) => Ok(Forked::Caller { between }),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        },
     }
 }
 
