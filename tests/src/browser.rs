@@ -20,9 +20,14 @@ pub type Fields = Vec<(String, String)>;
 
 impl Browser {
     pub fn new(addr: SocketAddr) -> Browser {
+        Browser::for_host(addr, &addr.to_string())
+    }
+
+    /// For one of several sites at that address.
+    pub fn for_host(addr: SocketAddr, host: &str) -> Browser {
         Browser {
             addr,
-            host: addr.to_string(),
+            host: host.to_owned(),
             cookies: BTreeMap::new(),
             conn: None,
         }

@@ -8,6 +8,9 @@
 //! - [`baton`]: the server process: start, log, signals, children, stop
 //! - [`site`]: a temporary folder that app processes may read, whatever account they run as
 //! - [`browser`]: cookies, redirects and forms on top of the client
+//! - [`page`], [`png`]: what comes back: pages without errors, pictures of the right size
+//! - [`visitor`]: what a person does with an application, and twenty of them at once
+//! - [`host`]: a host name of the run's own
 //! - [`cases`]: tables of cases that are all run before the first failure is reported
 //! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
 //! - [`load`]: clients that account for every request
@@ -22,13 +25,17 @@ pub mod baton;
 pub mod browser;
 pub mod cases;
 pub mod client;
+pub mod host;
 pub mod load;
 pub mod multipart;
 pub mod options;
+pub mod page;
 pub mod peer;
+pub mod png;
 pub mod proc;
 pub mod reply;
 pub mod site;
+pub mod visitor;
 
 pub use baton::Baton;
 pub use browser::Browser;
@@ -37,6 +44,7 @@ pub use client::{Conn, Fault, Reply, get, send};
 pub use load::Account;
 pub use multipart::Multipart;
 pub use site::Site;
+pub use visitor::Visitor;
 
 use std::time::{Duration, Instant};
 
@@ -48,6 +56,15 @@ pub fn wait_until(what: &str, bound: Duration, mut done: impl FnMut() -> bool) {
         assert!(start.elapsed() < bound, "not within {bound:?}: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Whether this runs as root, which journeys need that give a package of Debian's a site: otherwise they are skipped.
+pub fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: needs root");
+    }
+    is_root
 }
 
 /// Bytes that repeat only after 64 KiB and never on a power of two, so that a lost or doubled piece shows.
