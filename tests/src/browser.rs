@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use crate::client::{self, Conn, Fault, Reply};
 use crate::multipart::Multipart;
 
 const REDIRECTS_MAX: usize = 5;
+/// Longer than a request may take in the queue and in the application.
+const PATIENCE: Duration = Duration::from_secs(130);
 
 pub struct Browser {
     addr: SocketAddr,
@@ -115,11 +118,11 @@ impl Browser {
         let bytes = client::request(method, target, &all, body);
         let (mut conn, kept) = match self.conn.take() {
             Some(conn) => (conn, true),
-            None => (Conn::open(self.addr), false),
+            None => (self.connect(), false),
         };
         let mut result = conn.ask(&bytes);
         if kept && matches!(result, Err(Fault::Closed | Fault::Io(_))) {
-            conn = Conn::open(self.addr);
+            conn = self.connect();
             result = conn.ask(&bytes);
         }
         let reply = match result {
@@ -131,6 +134,11 @@ impl Browser {
         }
         self.remember(&reply);
         reply
+    }
+
+    #[track_caller]
+    fn connect(&self) -> Conn {
+        Conn::open(self.addr).patience(PATIENCE)
     }
 
     fn remember(&mut self, reply: &Reply) {

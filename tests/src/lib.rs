@@ -10,7 +10,7 @@
 //! - [`browser`]: cookies, redirects and forms on top of the client
 //! - [`page`], [`png`]: what comes back: pages without errors, pictures of the right size
 //! - [`visitor`]: what a person does with an application, and twenty of them at once
-//! - [`host`]: a host name of the run's own
+//! - [`host`], [`mariadb`], [`opcache`]: a host name and a database of the run's own; whether scripts are cached
 //! - [`cases`]: tables of cases that are all run before the first failure is reported
 //! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
 //! - [`load`]: clients that account for every request
@@ -27,7 +27,9 @@ pub mod cases;
 pub mod client;
 pub mod host;
 pub mod load;
+pub mod mariadb;
 pub mod multipart;
+pub mod opcache;
 pub mod options;
 pub mod page;
 pub mod peer;

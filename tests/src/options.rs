@@ -21,6 +21,8 @@ pub const REPLY_SPILL_BYTES_MAX: &str = "--reply-spill-bytes-max";
 pub const REQUESTS_PER_CONNECTION_MAX: &str = "--requests-per-connection-max";
 pub const PATH_CACHE_MS: &str = "--path-cache-ms";
 pub const STATIC_MAX_AGE_S: &str = "--static-max-age-s";
+/// `NAME=value`, for the app's environment.
+pub const ENV: &str = "--env";
 /// Without a value.
 pub const FOLLOW_SYMLINKS: &str = "--follow-symlinks";
 /// `name=value`, which wins over ini_set().
@@ -28,7 +30,7 @@ pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
 /// All of them.
-pub const ALL: [&str; 24] = [
+pub const ALL: [&str; 25] = [
     LISTEN,
     THREADS,
     CONFIG,
@@ -50,6 +52,7 @@ pub const ALL: [&str; 24] = [
     REQUESTS_PER_CONNECTION_MAX,
     PATH_CACHE_MS,
     STATIC_MAX_AGE_S,
+    ENV,
     FOLLOW_SYMLINKS,
     INI_ADMIN,
     INI_USER,

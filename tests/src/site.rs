@@ -2,7 +2,7 @@
 //! so everything in it is readable by all, and what scripts write to is writable by all.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
@@ -65,6 +65,19 @@ impl Site {
         self.folders(&path);
         set_mode(&path, 0o777);
         path
+    }
+
+    /// Links to a folder's entries, but for some.
+    pub fn link_to(&self, folder: &Path, but: &[&str]) {
+        let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for entry in entries {
+            let target = entry.expect("a folder's entry").path();
+            let name = target.file_name().expect("an entry has a name");
+            if !but.iter().any(|but| name == *but) {
+                symlink(&target, self.root.join(name))
+                    .unwrap_or_else(|e| panic!("{}: {e}", target.display()));
+            }
+        }
     }
 
     fn folders(&self, path: &Path) {

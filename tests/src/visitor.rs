@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::browser::Browser;
+use crate::options::{DEADLINE_MS, QUEUE_WAIT_MS_MAX};
 use crate::page::brief;
 use crate::png;
 use crate::wait_until;
@@ -15,7 +16,9 @@ const PICTURE_WIDTH: u32 = 600;
 /// What [`Visitor::write`] asks for.
 pub const THUMBNAIL_WIDTH: u32 = 300;
 /// Some applications index what was written later, and one at a time.
-const SEARCH_BOUND: Duration = Duration::from_secs(15);
+const SEARCH_BOUND: Duration = Duration::from_secs(60);
+/// For the server: a crowd may take its time, however busy the machine is.
+pub const PATIENT: [&str; 4] = [QUEUE_WAIT_MS_MAX, "60000", DEADLINE_MS, "120000"];
 
 /// A person who has logged in, with a browser of their own and a page of their own.
 pub trait Visitor {

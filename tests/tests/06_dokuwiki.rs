@@ -9,7 +9,7 @@ use std::process::Command;
 use baton_journeys::browser::{encode, form, set};
 use baton_journeys::options::{FOLLOW_SYMLINKS, INI_USER};
 use baton_journeys::page::{between, brief, images, page, without_errors};
-use baton_journeys::visitor::{CROWD, THUMBNAIL_WIDTH, crowd, visit};
+use baton_journeys::visitor::{CROWD, PATIENT, THUMBNAIL_WIDTH, crowd, visit};
 use baton_journeys::{Baton, Browser, Multipart, Site, Visitor, host, is_root};
 use rustix::fs::{FlockOperation, flock};
 
@@ -206,7 +206,7 @@ fn dokuwiki_as_debian_installs_it() {
         "session.save_path={}",
         folder.writable("sessions").display()
     );
-    let options = [FOLLOW_SYMLINKS, INI_USER, &sessions];
+    let options = [&PATIENT[..], &[FOLLOW_SYMLINKS, INI_USER, &sessions]].concat();
     let server = Baton::with(Path::new(PACKAGE), &options);
     let browser = || Browser::for_host(server.addr(), &wiki.host);
 
