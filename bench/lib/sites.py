@@ -2,10 +2,12 @@
 its settings, its data. Both servers of a pair serve the same copy."""
 
 import contextlib
+import glob
 import os
 import pwd
 import shutil
 import socket
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -76,6 +78,10 @@ class MediaWiki(Site):
             os.unlink(os.path.join(self.root, "LocalSettings.php"))
         _run(["php", os.path.join(self.root, "maintenance", "install.php"), "--dbtype", "sqlite", "--dbpath", data,
               "--server", "http://127.0.0.1", "--scriptpath", "", "--skins", "Vector", "--pass", PASSWORD, "Bench", "Chief"])
+        # Readers and a writer do not wait for each other. The file remembers it.
+        for name in glob.glob(os.path.join(data, "*.sqlite")):
+            with contextlib.closing(sqlite3.connect(name)) as database:
+                database.execute("PRAGMA journal_mode = WAL")
         with open(os.path.join(self.root, "LocalSettings.php"), "a") as file:
             file.write("$wgServer = 'http://' . ($_SERVER['HTTP_HOST'] ?? '127.0.0.1');\n$wgMainCacheType = CACHE_ACCEL;\n"
                        # Jobs run in the background otherwise, by a request that the wiki sends to itself.
