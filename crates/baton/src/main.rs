@@ -1,4 +1,4 @@
-//! `baton`: the front process.
+//! `baton`: the front process, and the load tester (`baton_load`).
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
 //! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
@@ -49,6 +49,7 @@ fn main() -> ExitCode {
                         .collect()
                 })
         }
+        Command::Load(options) => return baton_load::run(&options),
         Command::Check { file } => config::of_file(&file).map(|configuration| {
             println!("{}: good; {}", file.display(), configuration.summary());
         }),
@@ -65,7 +66,11 @@ fn main() -> ExitCode {
 fn refuse_command_line(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let line = config::one_line(error);
-        eprintln!("baton: {line}; see `baton serve --help`");
+        let load = std::env::args_os()
+            .nth(1)
+            .is_some_and(|command| command == "load");
+        let command = if load { "load" } else { "serve" };
+        eprintln!("baton: {line}; see `baton {command} --help`");
     } else {
         // Help or the version; nothing can be done if the terminal is gone.
         let _ = error.print();

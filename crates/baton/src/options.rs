@@ -27,6 +27,8 @@ pub enum Command {
         #[arg(value_name = "FILE", default_value = CONFIG_FILE)]
         file: PathBuf,
     },
+    /// Load a server with requests, and tell how fast and how late its replies come
+    Load(Box<baton_load::LoadOptions>),
 }
 
 /// Read by `baton serve` where neither PATH nor --config is given.
