@@ -28,11 +28,11 @@ PACKAGES_TEST  := g++ php8.2-cgi php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring
 # dpkg-shlibdeps and strip.
 PACKAGES_DEB   := dpkg-dev binutils
 # The peers and tools of the benchmarks.
-PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk strace valgrind apache2-utils \
+PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk nghttp2-client strace valgrind apache2-utils \
                   php8.2-cli php8.2-mbstring php8.2-xml php8.2-intl php8.2-sqlite3 php8.2-mysql php8.2-apcu mediawiki wordpress \
                   mariadb-server-core mariadb-client
 
-.PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench fmt lint fuzz docs install uninstall deb \
+.PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench bench-tester fmt lint fuzz docs install uninstall deb \
         deps-build deps-test deps-deb deps-bench clean help
 
 help: ## this list
@@ -74,6 +74,9 @@ fuzz: deps-build deps-test ## fuzz the HTTP parser; SECONDS_FUZZ=600
 bench: build deps-bench ## side by side with the peers; writes bench/RESULTS.md
 	$(CARGO) build --release -p baton-server --example constant
 	bench/run
+
+bench-tester: build deps-bench ## the load tester beside wrk and h2load: does it count right, is it fast?
+	bench/tester
 
 fmt: ## format the sources
 	$(CARGO) fmt --all
