@@ -75,8 +75,13 @@ uint32_t baton_thread_count(void);
 /* Take thread number `index` (0 .. count-1) for the calling operating-system thread. Once per index. NULL if out of range or taken. */
 baton_thread *baton_thread_attach(uint32_t index);
 
-/* The next request of this thread; sleeps until there is one. NULL: stop, leave the loop and exit. */
+/* The next request of this thread; sleeps until there is one. NULL: stop, leave the loop and exit.
+ * Where the setting "worker" is not empty, the process boots first: it is offered nothing before it accepts for the first time, and
+ * if it ends before that, its start has failed. */
 baton_request *baton_accept(baton_thread *thread);
+
+/* 1 when the front has told this thread to stop; what was offered before is still to be accepted. Costs one load. */
+int baton_thread_stopping(baton_thread *thread);
 
 /* For an event loop: the next request if there is one now, else NULL and *stopped tells whether to leave the loop.
  * After it has returned NULL, and baton_thread_arm() has returned 1, the descriptor becomes readable when there is work;
@@ -85,6 +90,11 @@ baton_request *baton_try_accept(baton_thread *thread, int *stopped);
 int baton_thread_fd(baton_thread *thread);
 int baton_thread_arm(baton_thread *thread); /* 1: armed, may wait; 0: work is there, do not wait */
 void baton_thread_disarm(baton_thread *thread);
+
+/* Ask the front to load the app anew: a new zygote, then all its processes one after the other. `reason` goes to the log, 200 bytes
+ * of it at most. The front takes its time, and takes the wishes of several processes for one; of each process it hears the first.
+ * 0, or -1 with errno: EBUSY (the process boots), ENOTCONN (not an app process, or disowned), EAGAIN (try again later). */
+int baton_request_restart(const char *reason);
 
 /* In the child of an application's own fork(): never touch the slots of the parent again. Safe to call from a pthread_atfork child handler. */
 void baton_disown(void);

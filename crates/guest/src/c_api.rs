@@ -167,6 +167,14 @@ pub unsafe extern "C" fn baton_accept(thread: *mut Thread<'static>) -> *mut Requ
 }
 
 /// # Safety
+/// `thread` as for `baton_accept`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_thread_stopping(thread: *mut Thread<'static>) -> c_int {
+    // SAFETY: the caller's promise.
+    c_int::from(unsafe { &*thread }.is_stopping())
+}
+
+/// # Safety
 /// `thread` as for `baton_accept`; `stopped` points at an int.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn baton_try_accept(
@@ -207,6 +215,19 @@ pub unsafe extern "C" fn baton_thread_arm(thread: *mut Thread<'static>) -> c_int
 pub unsafe extern "C" fn baton_thread_disarm(thread: *mut Thread<'static>) {
     // SAFETY: the caller's promise.
     unsafe { &*thread }.disarm();
+}
+
+/// # Safety
+/// `reason` is NUL-terminated.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn baton_request_restart(reason: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let reason = unsafe { CStr::from_ptr(reason) }.to_bytes();
+    match PROCESS.get().map(|process| process.request_restart(reason)) {
+        Some(Ok(())) => 0,
+        Some(Err(error)) => fail(error.raw_os_error().unwrap_or(libc::ENOTCONN)),
+        None => fail(libc::ENOTCONN),
+    }
 }
 
 #[unsafe(no_mangle)]

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use baton_handoff::app::{Segment, Taken};
 use baton_handoff::control::{self, Kind};
+use rustix::io::Errno;
 use rustix::net::RecvFlags;
 
 use crate::request::Request;
@@ -17,10 +18,13 @@ pub struct Process {
     attached: Vec<AtomicBool>,
     /// Set in a child of the application's own fork: the slots are its parent's.
     disowned: AtomicBool,
+    /// The front offers requests: from the start, or since it was told that the process has booted.
+    is_ready: AtomicBool,
 }
 
 impl Process {
-    pub(crate) fn new(segment: Segment, control: OwnedFd) -> Self {
+    /// `boots_first`: as the process has said in its hello.
+    pub(crate) fn new(segment: Segment, control: OwnedFd, boots_first: bool) -> Self {
         let threads = segment.geometry().threads as usize;
         Self {
             segment,
@@ -30,6 +34,7 @@ impl Process {
             },
             attached: (0..threads).map(|_| AtomicBool::new(false)).collect(),
             disowned: AtomicBool::new(false),
+            is_ready: AtomicBool::new(!boots_first),
         }
     }
 
@@ -60,6 +65,40 @@ impl Process {
 
     pub(crate) fn is_disowned(&self) -> bool {
         self.disowned.load(Ordering::Relaxed)
+    }
+
+    /// Asks the front to load the app anew. `reason` is for the log, and cut to what a message may hold.
+    pub fn request_restart(&self, reason: &[u8]) -> io::Result<()> {
+        if self.is_disowned() {
+            return Err(Errno::NOTCONN.into());
+        }
+        if !self.is_ready.load(Ordering::Relaxed) {
+            // Its code was loaded a moment ago. A script that asks while it boots would have its app restarted for ever.
+            return Err(Errno::BUSY.into());
+        }
+        let reason = &reason[..reason.len().min(control::RESTART_REASON_BYTES_MAX)];
+        self.send(Kind::Restart, reason, false)
+    }
+
+    /// Who asks for requests has booted.
+    #[inline]
+    fn say_ready(&self) {
+        if !self.is_ready.load(Ordering::Relaxed) {
+            self.say_ready_once();
+        }
+    }
+
+    #[cold]
+    fn say_ready_once(&self) {
+        if !self.is_ready.swap(true, Ordering::Relaxed)
+            && let Err(error) = self.send(Kind::Ready, &[], true)
+        {
+            eprintln!("baton: the front cannot be told that this process is ready: {error}");
+        }
+    }
+
+    fn send(&self, kind: Kind, text: &[u8], wait: bool) -> io::Result<()> {
+        control::send(self.bodies.control.as_fd(), kind, (0, 0), text, &[], wait)
     }
 
     pub(crate) fn segment(&self) -> &Segment {
@@ -104,6 +143,7 @@ impl<'p> Thread<'p> {
         if self.process.is_disowned() {
             return Accepted::Stopped;
         }
+        self.process.say_ready();
         let segment = &self.process.segment;
         while let Some(taken) = segment.take(self.index) {
             if let Some(request) = Request::new(self.process, self.index, taken) {
@@ -115,6 +155,11 @@ impl<'p> Thread<'p> {
         } else {
             Accepted::Nothing
         }
+    }
+
+    /// Whether the front has said stop. There may be an offer all the same.
+    pub fn is_stopping(&self) -> bool {
+        self.process.is_disowned() || self.process.segment.is_stopped(self.index)
     }
 
     /// Before waiting on the doorbell: `false` if there is work and no need to wait.

@@ -25,6 +25,10 @@ struct Pair {
 
 impl Pair {
     fn new(threads: u32, slots_per_thread: u32, event_loop: bool) -> Self {
+        Self::that(false, threads, slots_per_thread, event_loop)
+    }
+
+    fn that(boots_first: bool, threads: u32, slots_per_thread: u32, event_loop: bool) -> Self {
         let geometry = Geometry::new(threads, slots_per_thread).expect("within bounds");
         let front = Segment::create(geometry, event_loop).expect("a segment");
         let flags = IoFlags::create().expect("flags");
@@ -40,7 +44,7 @@ impl Pair {
             vec![knocker],
             doorbell,
         );
-        let process = Process::new(mapped.expect("mapped"), other);
+        let process = Process::new(mapped.expect("mapped"), other, boots_first);
         Self {
             front,
             _flags: flags,
@@ -273,4 +277,36 @@ fn who_gave_up_or_disowned_writes_nothing() {
     pair.offer(0, generation.next(), "/", Body::Memory(b""));
     assert!(thread.accept().is_none());
     assert!(pair.front.slot(0).is_pending(generation.next()));
+}
+
+#[test]
+fn who_boots_first_is_ready_when_it_accepts() {
+    let pair = Pair::that(true, 1, 1, false);
+    let heard = || control::receive(pair.control.as_fd(), false);
+    let thread = pair.process.attach(0).expect("free");
+    let early = pair.process.request_restart(b"while it boots");
+    assert_eq!(
+        early.expect_err("too early").raw_os_error(),
+        Some(libc::EBUSY)
+    );
+    assert!(heard().is_err(), "nothing was to be said so far");
+    for _ in 0..3 {
+        assert!(matches!(thread.try_accept(), Accepted::Nothing));
+    }
+    let message = heard().expect("received").expect("not closed");
+    assert_eq!(message.kind, control::Kind::Ready);
+    assert!(heard().is_err(), "it is ready once only");
+
+    pair.process
+        .request_restart("\u{e9}".repeat(150).as_bytes())
+        .expect("sent");
+    let message = heard().expect("received").expect("not closed");
+    assert_eq!((message.kind, message.a), (control::Kind::Restart, 0));
+    assert_eq!(message.text.len(), control::RESTART_REASON_BYTES_MAX);
+
+    assert!(!thread.is_stopping());
+    pair.front.stop(0);
+    assert!(thread.is_stopping());
+    pair.process.disown();
+    assert!(pair.process.request_restart(b"from a child").is_err());
 }

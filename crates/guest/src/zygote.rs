@@ -120,6 +120,12 @@ impl Zygote {
         }
     }
 
+    /// A worker script has to boot in each process before it can serve.
+    fn boots_first(&self) -> bool {
+        let worker = self.settings.get("worker");
+        worker.is_some_and(|script| !script.is_empty())
+    }
+
     fn send(&self, kind: Kind, numbers: (u64, u64), text: &[u8]) -> io::Result<()> {
         match &*self.lock_control() {
             Some(control) => control::send(control.as_fd(), kind, numbers, text, &[], true),
@@ -193,8 +199,11 @@ impl Zygote {
         let segment = Segment::map(down.as_fd(), up.as_fd(), flags.as_fd(), knockers, doorbell)?;
         wait_for_adoption(between, self.front)?;
         die_with_parent(self.front)?;
-        control::send(control.as_fd(), Kind::Hello, (message.a, 0), &[], &[], true)?;
-        Ok(Process::new(segment, control))
+        let boots_first = self.boots_first();
+        let how = if boots_first { control::BOOTS_FIRST } else { 0 };
+        let numbers = (message.a, how);
+        control::send(control.as_fd(), Kind::Hello, numbers, &[], &[], true)?;
+        Ok(Process::new(segment, control, boots_first))
     }
 }
 

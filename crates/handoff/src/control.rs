@@ -7,7 +7,8 @@
 //!   front → zygote    Settings, Fork (with the descriptors of an app process), Stop
 //!   zygote → front    Ready, Failed (with the reason), ForkFailed
 //!   front → process   Body (with the descriptor of a spooled request body)
-//!   process → front   Hello; the kernel vouches for the sender's pid
+//!   process → front   Hello; Ready, if the hello said that it boots first; Restart (with the reason).
+//!                     The kernel vouches for the sender's pid.
 //! ```
 
 use std::io::{self, IoSlice, IoSliceMut};
@@ -26,6 +27,11 @@ pub const MESSAGE_BYTES_MAX: usize = 128 * 1024;
 /// of at most 64 I/O threads.
 pub const DESCRIPTORS_MAX: usize = 72;
 
+/// The reason that goes with [`Kind::Restart`] is at most this long.
+pub const RESTART_REASON_BYTES_MAX: usize = 200;
+/// In [`Message::b`] of a hello: the process boots before it can serve, and says Ready when it has.
+pub const BOOTS_FIRST: u64 = 1;
+
 const FIXED_BYTES: usize = 1 + 8 + 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,14 +45,18 @@ pub enum Kind {
     ForkFailed,
     Hello,
     Body,
+    /// The app's code is to be loaded anew: by a new zygote, for all its processes.
+    Restart,
 }
 
 impl Kind {
     fn from_byte(byte: u8) -> Option<Self> {
         use Kind::*;
-        [Settings, Fork, Stop, Ready, Failed, ForkFailed, Hello, Body]
-            .into_iter()
-            .find(|kind| *kind as u8 == byte)
+        [
+            Settings, Fork, Stop, Ready, Failed, ForkFailed, Hello, Body, Restart,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == byte)
     }
 }
 
@@ -55,7 +65,7 @@ pub struct Message {
     pub kind: Kind,
     /// Fork, ForkFailed: the process's number. Body: the slot.
     pub a: u64,
-    /// ForkFailed: errno. Body: the generation. Fork: 1 with a doorbell.
+    /// ForkFailed: errno. Body: the generation. Fork: 1 with a doorbell. Hello: [`BOOTS_FIRST`] or 0.
     pub b: u64,
     pub text: Vec<u8>,
     pub descriptors: Vec<OwnedFd>,
@@ -103,6 +113,35 @@ pub fn hear_no_more(socket: BorrowedFd<'_>) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// Whether nothing lies in the front's end of a pair.
+pub fn is_empty(socket: BorrowedFd<'_>) -> bool {
+    !pass_over(socket, RecvFlags::PEEK)
+}
+
+/// Takes out all that lies in the front's end of a pair and drops it, descriptors included: that may take as long as their
+/// sender likes. To be called after [`hear_no_more`], or it could go on for ever.
+pub fn drain(socket: BorrowedFd<'_>) {
+    while pass_over(socket, RecvFlags::empty()) {}
+}
+
+/// Whether there was a message, which need not be one of ours. One without a byte looks like an end, but has a sender.
+fn pass_over(socket: BorrowedFd<'_>, flags: RecvFlags) -> bool {
+    let mut space =
+        [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX), ScmCredentials(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = flags | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+    let mut byte = [0; 1];
+    let received = rustix::io::retry_on_intr(|| {
+        recvmsg(
+            socket,
+            &mut [IoSliceMut::new(&mut byte)],
+            &mut ancillary,
+            flags,
+        )
+    });
+    received.is_ok_and(|received| received.bytes > 0) || ancillary.drain().count() > 0
 }
 
 /// Sends one message. With `wait` false, `WouldBlock` if the peer does not read.
@@ -262,6 +301,24 @@ mod tests {
         assert!(receive(other.as_fd(), false).expect("received").is_some());
         drop(other);
         assert!(receive(front.as_fd(), false).expect("an end").is_none());
+    }
+
+    #[test]
+    fn what_lies_unread_can_be_dropped() {
+        let (front, other) = pair().expect("socketpair");
+        assert!(is_empty(front.as_fd()));
+        let (reader, writer) = rustix::pipe::pipe().expect("pipe");
+        rustix::net::send(&other, b"", SendFlags::empty()).expect("sent");
+        let with = [writer.as_fd()];
+        let long = vec![0; MESSAGE_BYTES_MAX];
+        send(other.as_fd(), Kind::Restart, (0, 0), &long, &with, true).expect("sent");
+        drop((writer, other));
+        hear_no_more(front.as_fd()).expect("a filter");
+        assert!(!is_empty(front.as_fd()));
+        drain(front.as_fd());
+        assert!(is_empty(front.as_fd()));
+        // Nobody holds the descriptor that was sent along.
+        assert_eq!(rustix::io::read(&reader, &mut [0; 1]), Ok(0));
     }
 
     #[test]

@@ -421,6 +421,14 @@ fn flood_descriptors(app: &'static App, mut random: Random) {
 
 /// A socket that is slow to close: whoever drops its last descriptor waits for data that nobody takes.
 fn lingering_socket(app: &'static App, mut random: Random) {
+    send_lingering_socket(app, Kind::Hello);
+    for _ in 0..random.below(20) {
+        let Some(taken) = app.accept() else { return };
+        answer(app, taken, 10);
+    }
+}
+
+pub fn send_lingering_socket(app: &App, kind: Kind) {
     let linger = || -> std::io::Result<OwnedFd> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let mut stream = TcpStream::connect(listener.local_addr()?)?;
@@ -439,12 +447,8 @@ fn lingering_socket(app: &'static App, mut random: Random) {
     };
     if let Ok(socket) = linger() {
         let _ = app.with_control(|control| {
-            control::send(control, Kind::Hello, (1, 1), b"", &[socket.as_fd()], false)
+            control::send(control, kind, (1, 1), b"", &[socket.as_fd()], false)
         });
-    }
-    for _ in 0..random.below(20) {
-        let Some(taken) = app.accept() else { return };
-        answer(app, taken, 10);
     }
 }
 

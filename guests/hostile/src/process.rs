@@ -85,9 +85,11 @@ impl App {
     }
 
     pub fn hello(&self, number: u64) -> io::Result<()> {
-        self.with_control(|control| {
-            control::send(control, Kind::Hello, (number, 0), &[], &[], true)
-        })
+        self.say(Kind::Hello, (number, 0))
+    }
+
+    pub fn say(&self, kind: Kind, numbers: (u64, u64)) -> io::Result<()> {
+        self.with_control(|control| control::send(control, kind, numbers, &[], &[], true))
     }
 
     /// Sleeps until there is a request. `None`: the front has said stop.

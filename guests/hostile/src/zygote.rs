@@ -103,7 +103,11 @@ fn become_process(message: Message, front: Option<Pid>, mut random: Random, peac
     if !peaceful && random.one_in(30) {
         bad_birth(&app, number, &mut random);
     }
-    let _ = app.hello(number);
+    if !peaceful && random.one_in(10) {
+        slow_birth(&app, number, &mut random);
+    } else {
+        let _ = app.hello(number);
+    }
     match peaceful {
         true => app.serve_honestly(u64::MAX),
         false => misdeeds::live(app, random),
@@ -132,6 +136,37 @@ fn bad_birth(app: &App, number: u64, random: &mut Random) {
         _ => {
             let _ = app.hello(number);
         }
+    }
+}
+
+/// Says that it boots first, and then what it likes, or nothing.
+fn slow_birth(app: &App, number: u64, random: &mut Random) {
+    let _ = app.say(Kind::Hello, (number, control::BOOTS_FIRST));
+    let bare = |kind| {
+        let _ = app.say(kind, (0, 0));
+    };
+    match random.below(8) {
+        0 => exit_now(7),
+        1 => {
+            std::thread::sleep(Duration::from_millis(random.below(1000) as u64));
+            exit_now(8)
+        }
+        2 => bare(Kind::Restart),
+        3 => {
+            let _ = app.with_control(|control| send_raw(control, b""));
+        }
+        4 => misdeeds::send_lingering_socket(app, Kind::Ready),
+        5 => {
+            bare(Kind::Ready);
+            misdeeds::send_lingering_socket(app, Kind::Restart);
+        }
+        6 => {
+            bare(Kind::Ready);
+            for _ in 0..random.below(50) {
+                bare(Kind::Restart);
+            }
+        }
+        _ => bare(Kind::Ready),
     }
 }
 

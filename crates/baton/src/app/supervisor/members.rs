@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use baton_dispatch::{Released, ThreadId};
-use baton_handoff::control::{self, Kind};
+use baton_handoff::control::{self, BOOTS_FIRST, Kind, RESTART_REASON_BYTES_MAX};
 use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus};
 
@@ -63,32 +63,71 @@ impl Supervisor {
     pub(super) fn nascent_failed(&mut self, number: u64, reason: &str) {
         if let Some((nascent, _)) = self.nascent.remove(&number) {
             self.let_go(nascent.control, nascent.stderr);
-            self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
+            self.start_failed();
             tracing::error!(app = self.pool.label, "a process could not start: {reason}");
         }
+    }
+
+    /// Backs off; returns for how long. Those that were started together, and fail together, count as one.
+    fn start_failed(&mut self) -> u64 {
+        let now_ms = self.now_ms();
+        if now_ms >= self.fork_not_before_ms {
+            self.fork_not_before_ms = self.process_backoff.failed(now_ms);
+        }
+        self.fork_not_before_ms - now_ms
     }
 
     pub(super) fn hear_process(&mut self, number: u64) {
         if let Some((nascent, _)) = self.nascent.get(&number) {
             match control::look(nascent.control.as_fd()) {
                 Ok(Some(message)) if is_mere(&message, Kind::Hello) => match message.pid {
-                    Some(pid) => self.process_up(number, pid),
+                    Some(pid) => self.process_up(number, pid, message.b == BOOTS_FIRST),
                     None => self.nascent_failed(number, "its hello had no sender"),
                 },
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 _ => self.nascent_failed(number, "it ended before it said hello"),
             }
-        } else if let Some(member) = self.members.get(&number) {
-            // It has nothing more to say: a closed socket means that it has ended, or pretends to.
-            let received = control::receive(member.process.control(), false);
-            if !matches!(&received, Err(error) if error.kind() == std::io::ErrorKind::WouldBlock) {
+        } else {
+            self.hear_member(number);
+        }
+    }
+
+    /// A process says each thing once: that it has booted, and that it wants its app loaded anew. Whatever else it says,
+    /// and a closed socket, mean that it has ended, or pretends to.
+    fn hear_member(&mut self, number: u64) {
+        let Some(member) = self.members.get_mut(&number) else {
+            return;
+        };
+        let control = member.process.control();
+        match control::look(control) {
+            Ok(Some(message)) if is_mere(&message, Kind::Ready) && member.boots() => {
+                let _ = control::receive(control, false);
+                self.process_ready(number);
+            }
+            Ok(Some(message)) if is_mere(&message, Kind::Restart) && !member.boots() => {
+                let _ = control::receive(control, false);
+                member.is_heard = false;
+                silence(&member.process);
+                self.restart_wanted(&message.text);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            _ => {
                 member.process.signal(Signal::KILL);
-                let _ = epoll::delete(&self.epoll, member.process.control());
+                let _ = epoll::delete(&self.epoll, control);
             }
         }
     }
 
-    pub(super) fn process_up(&mut self, number: u64, pid: Pid) {
+    fn restart_wanted(&self, reason: &[u8]) {
+        let len = reason.len().min(RESTART_REASON_BYTES_MAX);
+        tracing::warn!(
+            app = self.pool.label,
+            "a process asks for a restart of its app: {}",
+            String::from_utf8_lossy(&reason[..len])
+        );
+    }
+
+    pub(super) fn process_up(&mut self, number: u64, pid: Pid, boots_first: bool) {
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             Err(error) => return self.nascent_failed(number, &format!("pid {pid:?}: {error}")),
@@ -100,12 +139,12 @@ impl Supervisor {
         let Some((nascent, _)) = self.nascent.get(&number) else {
             return;
         };
-        // It has nothing more to say, and application code runs from now on. With nothing in it, its socket can be
-        // closed on any thread.
+        // Application code runs from now on. If the process has nothing more to say it is not listened to: with nothing
+        // in it, its socket can be closed on any thread.
         let control = nascent.control.as_fd();
-        let is_silent = control::hear_no_more(control).is_ok()
+        let is_silent = (boots_first || control::hear_no_more(control).is_ok())
             && control::receive(control, false).is_ok()
-            && !matches!(control::look(control), Ok(Some(_)));
+            && (boots_first || !matches!(control::look(control), Ok(Some(_))));
         if !is_silent {
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
             return self.nascent_failed(number, "it said more than hello; killed");
@@ -129,6 +168,25 @@ impl Supervisor {
         let process = Arc::new(process);
         // Before the first offer: whoever offers hears the knocks.
         self.post_all(|| Message::ProcessUp(process.clone()));
+        self.members.insert(
+            number,
+            Member {
+                process,
+                threads: Vec::new(),
+                stderr,
+                is_heard: boots_first,
+            },
+        );
+        if !boots_first {
+            self.process_ready(number);
+        }
+    }
+
+    /// It takes requests from now on.
+    fn process_ready(&mut self, number: u64) {
+        let Some(process) = self.members.get(&number).map(|member| &member.process) else {
+            return;
+        };
         let threads = (0..process.segment().geometry().slots())
             .map(|slot| {
                 self.add_thread(Place {
@@ -137,15 +195,11 @@ impl Supervisor {
                 })
             })
             .collect();
-        self.members.insert(
-            number,
-            Member {
-                process,
-                threads,
-                stderr,
-            },
-        );
+        if let Some(member) = self.members.get_mut(&number) {
+            member.threads = threads;
+        }
         self.process_backoff.succeeded();
+        self.pool.set_down(false);
     }
 
     pub(super) fn add_thread(&self, place: Place) -> ThreadId {
@@ -186,6 +240,9 @@ impl Supervisor {
         let Some(member) = self.members.remove(&number) else {
             return;
         };
+        if member.is_heard {
+            silence(&member.process);
+        }
         member.process.mark_dead();
         let mut dispatcher = self.pool.dispatcher();
         for thread in &member.threads {
@@ -200,14 +257,27 @@ impl Supervisor {
             return;
         }
         let pid = member.process.pid.as_raw_nonzero().get();
-        tracing::warn!(
-            app = self.pool.label,
-            pid,
-            "a process has ended: {}",
-            how_it_ended(status)
-        );
-        if !member.process.was_offered() {
-            self.fork_not_before_ms = self.process_backoff.failed(self.now_ms());
+        let how = how_it_ended(status);
+        let again_ms = match member.process.was_offered() {
+            true => 0,
+            false => self.start_failed(),
+        };
+        let app = &self.pool.label;
+        if again_ms > 0 {
+            tracing::error!(
+                app,
+                pid,
+                again_ms,
+                "a process has ended before it served: {how}"
+            );
+        } else if status.exit_status() == Some(0) {
+            // It has served as many requests as it may.
+            tracing::debug!(app, pid, "a process has ended: {how}");
+        } else {
+            tracing::warn!(app, pid, "a process has ended: {how}");
+        }
+        if member.boots() && self.members.is_empty() && self.nascent.is_empty() {
+            self.pool_down();
         }
     }
 
@@ -217,19 +287,33 @@ impl Supervisor {
         // Until it is closed it would be ready, with nobody to look.
         let _ = epoll::delete(&self.epoll, &control);
         let _ = epoll::delete(&self.epoll, stderr.pipe());
-        let closing = std::thread::Builder::new()
-            .name("closer".into())
-            .stack_size(64 * 1024)
-            .spawn(move || drop(control));
-        if let Err(error) = closing {
-            tracing::error!("cannot start a thread that closes a socket: {error}");
-        }
+        spawn_closer(move || drop(control));
     }
 
     pub(super) fn post_all(&self, message: impl Fn() -> Message) {
         for io in 0..self.io_thread_count {
             self.pool.post(io, message());
         }
+    }
+}
+
+/// Nothing that the process says arrives any more. What lies there unread is dropped on a thread of its own: it may hold
+/// descriptors that are slow to close.
+fn silence(process: &Arc<Process>) {
+    let _ = control::hear_no_more(process.control());
+    if !control::is_empty(process.control()) {
+        let process = process.clone();
+        spawn_closer(move || control::drain(process.control()));
+    }
+}
+
+fn spawn_closer(close: impl FnOnce() + Send + 'static) {
+    let closing = std::thread::Builder::new()
+        .name("closer".into())
+        .stack_size(64 * 1024)
+        .spawn(close);
+    if let Err(error) = closing {
+        tracing::error!("cannot start a thread that closes a socket: {error}");
     }
 }
 

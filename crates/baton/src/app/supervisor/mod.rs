@@ -91,8 +91,17 @@ enum ZygoteState {
 
 struct Member {
     process: Arc<Process>,
+    /// Those that the dispatcher knows: none while the process boots.
     threads: Vec<ThreadId>,
     stderr: super::lines::Lines,
+    /// Since its hello it has run application code and may say something.
+    is_heard: bool,
+}
+
+impl Member {
+    fn boots(&self) -> bool {
+        self.threads.is_empty()
+    }
 }
 
 struct Stopping {

@@ -73,7 +73,6 @@ impl Supervisor {
             ZygoteState::Loading { zygote, since_ms } => {
                 let took_ms = self.now_ms() - since_ms;
                 tracing::debug!(app = self.pool.label, took_ms, "the app is loaded");
-                self.pool.set_down(false);
                 if let Some(first_start) = self.first_start.take() {
                     // The front waits for it, unless it is stopping.
                     let _ = first_start.send(Ok(()));
@@ -133,8 +132,7 @@ impl Supervisor {
         let retry_ms = self.zygote_backoff.failed(now_ms);
         self.replace_zygote(retry_ms);
         if self.members.is_empty() {
-            self.pool.set_down(true);
-            self.post_all(|| Message::PoolDown(self.pool.clone()));
+            self.pool_down();
         }
         if let Some(first_start) = self.first_start.take() {
             // The front says why, and gives up if no app can start.
@@ -147,6 +145,12 @@ impl Supervisor {
             again_ms,
             "the app cannot start: {reason}"
         );
+    }
+
+    /// Nothing serves, and nothing is about to: who waits is told so. Over when a process is ready.
+    pub(super) fn pool_down(&self) {
+        self.pool.set_down(true);
+        self.post_all(|| Message::PoolDown(self.pool.clone()));
     }
 
     pub(super) fn replace_zygote(&mut self, not_before_ms: u64) {
