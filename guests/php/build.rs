@@ -5,8 +5,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, exit};
 
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 12] = [
     "lifecycle.c",
+    "worker.c",
+    "turn.c",
+    "clocks.c",
     "settings.c",
     "request.c",
     "sapi.c",

@@ -5,11 +5,16 @@ pub const THREADS: &str = "--threads";
 pub const CONFIG: &str = "--config";
 pub const TRUSTED_PROXIES: &str = "--trusted-proxies";
 pub const TRUSTED_HEADERS: &str = "--trusted-headers";
+pub const WORKER: &str = "--worker";
+pub const MAX_REQUESTS: &str = "--max-requests";
+/// `NAME=VALUE` for the application.
+pub const ENV: &str = "--env";
 pub const USER: &str = "--user";
 pub const ACCESS_LOG: &str = "--access-log";
 pub const DEADLINE_MS: &str = "--deadline-ms";
 pub const KILL_GRACE_MS: &str = "--kill-grace-ms";
 pub const CONNECTIONS_MAX: &str = "--connections-max";
+pub const OFFER_MS: &str = "--offer-ms";
 pub const QUEUE_LEN_MAX: &str = "--queue-len-max";
 pub const QUEUE_WAIT_MS_MAX: &str = "--queue-wait-ms-max";
 pub const HEADER_MS: &str = "--header-ms";
@@ -21,8 +26,6 @@ pub const REPLY_SPILL_BYTES_MAX: &str = "--reply-spill-bytes-max";
 pub const REQUESTS_PER_CONNECTION_MAX: &str = "--requests-per-connection-max";
 pub const PATH_CACHE_MS: &str = "--path-cache-ms";
 pub const STATIC_MAX_AGE_S: &str = "--static-max-age-s";
-/// `NAME=value`, for the app's environment.
-pub const ENV: &str = "--env";
 /// Without a value.
 pub const FOLLOW_SYMLINKS: &str = "--follow-symlinks";
 /// `name=value`, which wins over ini_set().
@@ -30,16 +33,20 @@ pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
 /// All of them.
-pub const ALL: [&str; 25] = [
+pub const ALL: [&str; 28] = [
     LISTEN,
     THREADS,
     CONFIG,
+    WORKER,
+    MAX_REQUESTS,
+    ENV,
     TRUSTED_PROXIES,
     TRUSTED_HEADERS,
     USER,
     ACCESS_LOG,
     DEADLINE_MS,
     KILL_GRACE_MS,
+    OFFER_MS,
     CONNECTIONS_MAX,
     QUEUE_LEN_MAX,
     QUEUE_WAIT_MS_MAX,
@@ -52,7 +59,6 @@ pub const ALL: [&str; 25] = [
     REQUESTS_PER_CONNECTION_MAX,
     PATH_CACHE_MS,
     STATIC_MAX_AGE_S,
-    ENV,
     FOLLOW_SYMLINKS,
     INI_ADMIN,
     INI_USER,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use baton_journeys::options::{DEADLINE_MS, KILL_GRACE_MS, THREADS};
+use baton_journeys::options::{DEADLINE_MS, KILL_GRACE_MS, THREADS, WORKER};
 use baton_journeys::{Account, Baton, Conn, Fault, Site, alone, proc, wait_until};
 use rustix::process::Signal;
 
@@ -13,9 +13,19 @@ const CLIENTS: usize = 8;
 const RECOVERY: Duration = Duration::from_secs(20);
 
 fn serve(deadline_ms: &str) -> (Site, Baton) {
-    let site = Site::of_fixture("php");
+    serve_fixture("php", deadline_ms, &[])
+}
+
+/// The same with threads whose script loops: it answers what `pid.php` does.
+fn serve_worker(deadline_ms: &str) -> (Site, Baton) {
+    serve_fixture("worker", deadline_ms, &[WORKER, "worker.php"])
+}
+
+fn serve_fixture(fixture: &str, deadline_ms: &str, more: &[&str]) -> (Site, Baton) {
+    let site = Site::of_fixture(fixture);
     site.writable("data");
-    let options = [THREADS, "4", DEADLINE_MS, deadline_ms, KILL_GRACE_MS, "100"];
+    let mut options = vec![THREADS, "4", DEADLINE_MS, deadline_ms, KILL_GRACE_MS, "100"];
+    options.extend(more);
     let server = Baton::with(site.root(), &options);
     wait_until("all processes are there", RECOVERY, || {
         server.app_processes().len() == PROCESSES
@@ -40,14 +50,12 @@ fn recovered(server: &Baton) {
 /// Eight clients ask while `harm` is done `times` times, `pause` apart. `costs`: requests that each harm may cost.
 /// Afterwards everything is as before: processes, descriptors, memory.
 fn under_harm(
-    deadline_ms: &str,
+    (_site, server): (Site, Baton),
     times: usize,
     pause: Duration,
     costs: u64,
     mut harm: impl FnMut(&Baton, usize),
 ) {
-    let _alone = alone();
-    let (_site, server) = serve(deadline_ms);
     let account = Account::new();
     let mut first_half = (0, 0);
     std::thread::scope(|scope| {
@@ -135,8 +143,9 @@ fn signal_one(signal: Signal) -> impl FnMut(&Baton, usize) {
 
 #[test]
 fn sigkill_of_app_processes() {
+    let _alone = alone();
     under_harm(
-        "5000",
+        serve("5000"),
         40,
         Duration::from_millis(120),
         1,
@@ -145,9 +154,51 @@ fn sigkill_of_app_processes() {
 }
 
 #[test]
-fn sigsegv_of_app_processes() {
+fn sigkill_of_workers() {
+    let _alone = alone();
     under_harm(
-        "5000",
+        serve_worker("5000"),
+        40,
+        Duration::from_millis(120),
+        1,
+        signal_one(Signal::KILL),
+    );
+}
+
+#[test]
+fn sigstop_of_workers() {
+    let _alone = alone();
+    under_harm(
+        serve_worker("1500"),
+        4,
+        Duration::from_millis(2000),
+        1,
+        signal_one(Signal::STOP),
+    );
+}
+
+#[test]
+fn sigkill_of_all_workers_at_once() {
+    let _alone = alone();
+    under_harm(
+        serve_worker("5000"),
+        5,
+        Duration::from_millis(800),
+        PROCESSES as u64,
+        |server, _| {
+            server
+                .app_processes()
+                .iter()
+                .for_each(|p| proc::signal(p.pid, Signal::KILL));
+        },
+    );
+}
+
+#[test]
+fn sigsegv_of_app_processes() {
+    let _alone = alone();
+    under_harm(
+        serve("5000"),
         25,
         Duration::from_millis(120),
         1,
@@ -158,8 +209,9 @@ fn sigsegv_of_app_processes() {
 #[test]
 fn sigstop_of_app_processes() {
     // A stopped process costs the request that it holds, after its deadline; what it was offered goes to another.
+    let _alone = alone();
     under_harm(
-        "1500",
+        serve("1500"),
         6,
         Duration::from_millis(2000),
         1,
@@ -169,8 +221,9 @@ fn sigstop_of_app_processes() {
 
 #[test]
 fn sigkill_of_all_app_processes_at_once() {
+    let _alone = alone();
     under_harm(
-        "5000",
+        serve("5000"),
         5,
         Duration::from_millis(800),
         PROCESSES as u64,
@@ -186,13 +239,20 @@ fn sigkill_of_all_app_processes_at_once() {
 #[test]
 fn sigkill_of_the_zygote() {
     // Requests do not need it. The process killed after it comes from a new one.
-    under_harm("5000", 8, Duration::from_millis(400), 1, |server, turn| {
-        server
-            .zygotes()
-            .iter()
-            .for_each(|p| proc::signal(p.pid, Signal::KILL));
-        signal_one(Signal::KILL)(server, turn);
-    });
+    let _alone = alone();
+    under_harm(
+        serve("5000"),
+        8,
+        Duration::from_millis(400),
+        1,
+        |server, turn| {
+            server
+                .zygotes()
+                .iter()
+                .for_each(|p| proc::signal(p.pid, Signal::KILL));
+            signal_one(Signal::KILL)(server, turn);
+        },
+    );
 }
 
 #[test]

@@ -10,6 +10,10 @@
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_finish_request, 0, 0, _IS_BOOL, 0)
 ZEND_END_ARG_INFO()
 
+ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_handle_request, 0, 1, _IS_BOOL, 0)
+    ZEND_ARG_TYPE_INFO(0, callback, IS_CALLABLE, 0)
+ZEND_END_ARG_INFO()
+
 ZEND_BEGIN_ARG_WITH_RETURN_TYPE_INFO_EX(arginfo_headers, 0, 0, IS_ARRAY, 0)
 ZEND_END_ARG_INFO()
 
@@ -44,6 +48,12 @@ static PHP_FUNCTION(getallheaders)
         }
     }
     ZVAL_COPY(return_value, &baton_php.headers);
+}
+
+void baton_php_forget_headers(void)
+{
+    zval_ptr_dtor(&baton_php.headers);
+    ZVAL_UNDEF(&baton_php.headers);
 }
 
 static PHP_FUNCTION(apache_response_headers)
@@ -98,9 +108,14 @@ static PHP_FUNCTION(headers_send)
 
 static const zend_function_entry functions[] = {
     PHP_FE(fastcgi_finish_request, arginfo_finish_request)
+    PHP_FALIAS(frankenphp_finish_request, fastcgi_finish_request, arginfo_finish_request)
+    PHP_FE(baton_handle_request, arginfo_handle_request)
+    PHP_FALIAS(frankenphp_handle_request, baton_handle_request, arginfo_handle_request)
     PHP_FE(getallheaders, arginfo_headers)
     PHP_FALIAS(apache_request_headers, getallheaders, arginfo_headers)
+    PHP_FALIAS(frankenphp_request_headers, getallheaders, arginfo_headers)
     PHP_FE(apache_response_headers, arginfo_headers)
+    PHP_FALIAS(frankenphp_response_headers, apache_response_headers, arginfo_headers)
     PHP_FE(headers_send, arginfo_headers_send)
     PHP_FE_END
 };
@@ -131,8 +146,7 @@ static PHP_MINFO_FUNCTION(baton)
 
 static PHP_RSHUTDOWN_FUNCTION(baton)
 {
-    zval_ptr_dtor(&baton_php.headers);
-    ZVAL_UNDEF(&baton_php.headers);
+    baton_php_forget_headers();
     return SUCCESS;
 }
 

@@ -73,6 +73,7 @@ static int start_php(void)
     baton_php_signals_after_start();
     baton_php_lock_admin_ini();
     baton_php_hook_chdir();
+    baton_php_hook_environment();
     baton_php_hook_filter();
     baton_php_hook_opcache();
     baton_php_watch_fatal_errors();
@@ -100,28 +101,16 @@ static void refuse(int status)
     } zend_end_try();
 }
 
-static void run_script(void)
-{
-    zend_file_handle file;
-    int status = baton_php_open_script(&file);
-
-    if (status == 200) {
-        EG(exit_status) = 0;
-        php_execute_script(&file);
-    } else {
-        refuse(status);
-    }
-    /* opcache leaves the handle to us where it did not need the file. */
-    if (!file.in_list) {
-        zend_destroy_file_handle(&file);
-    }
-}
-
 static void serve_request(baton_request *request)
 {
+    int status;
+
     baton_php_request_begin(request);
     if (php_request_startup() == SUCCESS) {
-        run_script();
+        status = baton_php_run_script();
+        if (status != 200) {
+            refuse(status);
+        }
     } else {
         SG(sapi_headers).http_response_code = 500; /* such as a form that needs more than memory_limit */
     }
@@ -139,7 +128,7 @@ static int serve_regular(baton_thread *thread)
     baton_request *request;
 
     zend_first_try {
-        while ((request = baton_accept(thread)) != NULL) {
+        while (!baton_php_thread_is_used_up() && (request = baton_accept(thread)) != NULL) {
             serve_request(request);
         }
     } zend_catch {
@@ -163,6 +152,8 @@ int baton_php_main(int argc, char **argv)
                     baton_setting("root"));
     }
     atexit(report_early_exit);
+    baton_php_worker_prepare();
+    baton_php_thread_settings(baton_php_is_worker());
     if (start_php() != 0) {
         return 1;
     }
@@ -177,7 +168,7 @@ int baton_php_main(int argc, char **argv)
     if (!thread) {
         return 1;
     }
-    status = serve_regular(thread);
+    status = baton_php_is_worker() ? baton_php_serve_worker(thread) : serve_regular(thread);
     SG(server_context) = NULL;
     php_module_shutdown();
     sapi_shutdown();

@@ -6,8 +6,14 @@
  * persistent_zend_resolve_path, and only then accel_activate_add). With four processes under load, every few thousand resets cost
  * one of them its heap. So here opcache_reset() invalidates every script instead: what runs keeps what it has, and the next
  * request compiles afresh. The old copies count as wasted memory.
+ *
+ * A worker has loaded its code for good, so there a reset asks the front for a restart of the app, from a new zygote with memory of its own.
+ * The same where opcache itself wants to restart because its memory is full: it would wait for workers, which never give the lock back,
+ * serve nobody meanwhile, and after opcache.force_restart_timeout kill them.
  */
 #include "baton_php.h"
+
+enum { WATCH_NS = 1000 * 1000 * 1000 };
 
 static zend_function *get_status;
 static zend_function *invalidate;
@@ -70,9 +76,65 @@ static zend_function *find(const char *name)
     return zend_hash_str_find_ptr(CG(function_table), name, strlen(name));
 }
 
+/* ---- workers ---------------------------------------------------------- */
+
+static ZEND_NAMED_FUNCTION(reset_by_restart)
+{
+    ZEND_PARSE_PARAMETERS_NONE();
+
+    if (baton_request_restart("opcache_reset() was called") == 0) {
+        RETURN_TRUE;
+    }
+    if (errno == EBUSY) {
+        php_error_docref(NULL, E_WARNING, "A worker that boots cannot ask for a restart");
+    }
+    RETURN_FALSE;
+}
+
+static bool wants_restart(void)
+{
+    zval status, with_scripts, *pending;
+    bool wants;
+
+    /* opcache.restrict_api is about who asks: here it is the server. */
+    const char *script = SG(request_info).path_translated;
+    const char *allowed = INI_STR("opcache.restrict_api");
+
+    if (allowed && *allowed) {
+        SG(request_info).path_translated = (char *)allowed;
+    }
+    ZVAL_FALSE(&with_scripts);
+    call(get_status, &status, 1, &with_scripts);
+    SG(request_info).path_translated = (char *)script;
+    pending = Z_TYPE(status) == IS_ARRAY ? zend_hash_str_find(Z_ARRVAL(status), "restart_pending", sizeof("restart_pending") - 1) : NULL;
+    wants = pending && Z_TYPE_P(pending) == IS_TRUE;
+    zval_ptr_dtor(&status);
+    return wants;
+}
+
+/* Between two requests, and once a second at most. */
+void baton_php_watch_opcache(int64_t now_ns)
+{
+    static int64_t watched_ns;
+    static bool asked;
+
+    if (asked || !get_status || (now_ns >= watched_ns && now_ns - watched_ns < WATCH_NS)) {
+        return;
+    }
+    watched_ns = now_ns;
+    asked = wants_restart() && baton_request_restart("opcache's memory is full") == 0;
+}
+
 void baton_php_hook_opcache(void)
 {
+    zif_handler reset = refuse_reset;
+
     get_status = find("opcache_get_status");
     invalidate = find("opcache_invalidate");
-    baton_php_hook("opcache_reset", get_status && invalidate ? reset_by_invalidation : refuse_reset, &php_opcache_reset);
+    if (baton_php_is_worker()) {
+        reset = reset_by_restart;
+    } else if (get_status && invalidate) {
+        reset = reset_by_invalidation;
+    }
+    baton_php_hook("opcache_reset", reset, &php_opcache_reset);
 }

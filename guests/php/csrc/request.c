@@ -4,6 +4,7 @@
  */
 #include "baton_php.h"
 
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "zend_stream.h"
@@ -52,6 +53,10 @@ static void enter_folder(const char *script, size_t len, int64_t now_ns)
 
 /* ---- the beginning ---------------------------------------------------- */
 
+static uint32_t requests_begun, requests_max; /* of this process; 0: no bound */
+static bool keeps_thread;
+static baton_request *answered; /* its reply is complete, and it still has the thread */
+
 /* Length of the folder part of a path, with its slash. */
 static size_t folder_part(baton_str path)
 {
@@ -65,6 +70,7 @@ void baton_php_request_begin(baton_request *request)
 {
     baton_str script, type, authorization;
 
+    requests_begun++;
     baton_php.request = request;
     baton_php.reply_started = false;
     baton_php.finished = false;
@@ -82,7 +88,26 @@ void baton_php_request_begin(baton_request *request)
     SG(sapi_headers).http_response_code = 200;
     php_handle_auth_data(baton_request_find_header(request, "authorization", &authorization) ? authorization.ptr : NULL);
 
-    enter_folder(script.ptr, folder_part(script), baton_request_received_ns(request));
+    if (!baton_php_is_worker()) {
+        enter_folder(script.ptr, folder_part(script), baton_request_received_ns(request));
+    }
+}
+
+/* A worker boots without a request; to PHP it is one all the same. */
+void baton_php_request_begin_boot(void)
+{
+    baton_str script = baton_php_worker_script();
+
+    ZVAL_UNDEF(&baton_php.headers);
+    SG(request_info).request_method = "GET";
+    SG(request_info).query_string = "";
+    SG(request_info).request_uri = (char *)baton_php_worker_name();
+    SG(request_info).path_translated = (char *)script.ptr;
+    SG(request_info).content_length = 0;
+    SG(request_info).content_type = "";
+    SG(sapi_headers).http_response_code = 200;
+    folder_len = 0; /* an earlier run of the script may have gone elsewhere */
+    enter_folder(script.ptr, folder_part(script), 0);
 }
 
 /* Called by PHP once request_info is in use and the body of a form has been read. */
@@ -90,17 +115,21 @@ int baton_php_activate(void)
 {
     baton_str script;
 
-    if (!baton_php.request) {
-        return SUCCESS; /* PHP's own start */
+    if (baton_php.request && !baton_php_is_worker()) {
+        script = baton_php_field(BATON_SCRIPT_FILENAME);
+        baton_php_activate_user_ini(script.ptr, folder_part(script), baton_php_field(BATON_DOCUMENT_ROOT));
+    } else if (!baton_php.request && SG(request_info).path_translated) {
+        /* A worker boots. What it changes later is for it to keep. */
+        const char *root = baton_setting("root");
+        script = baton_php_worker_script();
+        baton_php_activate_user_ini(script.ptr, folder_part(script), (baton_str){root, strlen(root)});
     }
-    script = baton_php_field(BATON_SCRIPT_FILENAME);
-    baton_php_activate_user_ini(script.ptr, folder_part(script), baton_php_field(BATON_DOCUMENT_ROOT));
     return SUCCESS;
 }
 
 /* 200 and an open file, or the status to refuse with. opcache answers both steps from its memory: no system call for a cached
  * script. */
-int baton_php_open_script(zend_file_handle *file)
+static int open_script(zend_file_handle *file)
 {
     const char *path = SG(request_info).path_translated;
     int error_reporting = EG(error_reporting);
@@ -128,6 +157,23 @@ int baton_php_open_script(zend_file_handle *file)
     return 404;
 }
 
+/* Runs the script that request_info names. 200, or the status to refuse with. */
+int baton_php_run_script(void)
+{
+    zend_file_handle file;
+    int status = open_script(&file);
+
+    if (status == 200) {
+        EG(exit_status) = 0;
+        php_execute_script(&file);
+    }
+    /* opcache leaves the handle to us where it did not need the file. */
+    if (!file.in_list) {
+        zend_destroy_file_handle(&file);
+    }
+    return status;
+}
+
 /* ---- going on without the client --------------------------------------- */
 
 /* fastcgi_finish_request(): the client has its reply; the script works on, and may still ask what the request was. */
@@ -139,6 +185,40 @@ void baton_php_request_detach(void)
 
 /* ---- the end ---------------------------------------------------------- */
 
+void baton_php_thread_settings(bool keeps)
+{
+    const char *max = baton_setting("max_requests");
+
+    requests_max = max ? (uint32_t)strtoul(max, NULL, 10) : 0;
+    keeps_thread = keeps;
+}
+
+/* Whether this process has had all the requests that it may have. The last one keeps the thread until the process ends. */
+bool baton_php_thread_is_used_up(void)
+{
+    return requests_max > 0 && requests_begun >= requests_max;
+}
+
+void baton_php_free_thread(void)
+{
+    if (answered) {
+        baton_reply_finish(answered);
+        answered = NULL;
+    }
+}
+
+/* The client gets all that there is, and the thread gets no other request yet. */
+static void answer(baton_request *request)
+{
+    if (!baton_php.reply_started) {
+        baton_reply_start(request, 500, NULL, 0); /* giving up would free the thread */
+    }
+    if (!baton_php.finished) {
+        baton_reply_complete(request);
+    }
+    answered = request;
+}
+
 /* The last that PHP calls before it frees the request's memory: sessions are saved, output is complete. Finishing here lets the
  * front write while PHP cleans up. */
 int baton_php_deactivate(void)
@@ -147,7 +227,10 @@ int baton_php_deactivate(void)
 
     if (request && !baton_php.disowned) {
         baton_php.request = NULL;
-        if (baton_php.reply_started) {
+        baton_php_forget_answers();
+        if (keeps_thread || baton_php_thread_is_used_up()) {
+            answer(request);
+        } else if (baton_php.reply_started) {
             baton_reply_finish(request);
         } else {
             baton_reply_abandon(request);
@@ -156,9 +239,9 @@ int baton_php_deactivate(void)
     return SUCCESS;
 }
 
-void baton_php_request_end(void)
+/* What was said of the request lies in memory that is about to be somebody else's. */
+void baton_php_request_clear(void)
 {
-    baton_php_deactivate(); /* for a start that failed halfway */
     SG(server_context) = NULL;
     SG(request_info).request_method = NULL;
     SG(request_info).query_string = NULL;
@@ -166,5 +249,11 @@ void baton_php_request_end(void)
     SG(request_info).path_translated = NULL;
     SG(request_info).content_type = NULL;
     SG(request_info).cookie_data = NULL;
-    baton_php_timeouts_idle();
+}
+
+void baton_php_request_end(void)
+{
+    baton_php_deactivate(); /* for a start that failed halfway */
+    baton_php_request_clear();
+    baton_php_timeouts_idle(false);
 }

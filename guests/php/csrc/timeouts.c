@@ -1,8 +1,8 @@
 /*
  * timeouts.c - signals of the zygote and of the app processes.
  *
- * Two things raise SIGPROF: PHP's own CPU timer (max_execution_time), and the front when a request is overdue. Both end in
- * zend_timeout_handler, so that an overdue script ends as PHP ends one: an error, then its shutdown functions. The handler is
+ * Two things raise SIGPROF: PHP's own CPU timer (max_execution_time; in workers also clocks.c), and the front when a request is overdue.
+ * Both end in zend_timeout_handler, so that an overdue script ends as PHP ends one: an error, then its shutdown functions. The handler is
  * installed without SA_RESTART, so a sleeping system call returns with EINTR.
  */
 #include "baton_php.h"
@@ -54,14 +54,15 @@ void baton_php_signals_after_start(void)
 }
 
 /* Between two requests: SIGPROF does nothing, and no timer runs on into the next request. */
-void baton_php_timeouts_idle(void)
+void baton_php_timeouts_idle(bool timer_runs)
 {
     SIGG(handlers)[SIGPROF - 1].flags = 0;
     SIGG(handlers)[SIGPROF - 1].handler = (void *)SIG_IGN;
-    if (timeout_fired) {
+    if (timeout_fired || timer_runs) {
         /* The timeout armed PHP's hard_timeout timer. PHP disarms it only where max_execution_time is set. */
         static const struct itimerval never;
         timeout_fired = 0;
         setitimer(ITIMER_PROF, &never, NULL);
+        zend_atomic_bool_store_ex(&EG(timed_out), false);
     }
 }

@@ -297,65 +297,136 @@ void baton_php_each_variable(zval *server, baton_php_put_variable put)
     }
 }
 
+/* While a worker boots there is no request: what it finds then is about itself. */
+static void put_boot_variables(zval *server)
+{
+    baton_str name = literal(baton_php_worker_name());
+    const struct {
+        const char *name;
+        baton_str value;
+    } known[] = {
+        {"SERVER_SOFTWARE", literal(SERVER_SOFTWARE)},
+        {"SERVER_PROTOCOL", literal("HTTP/1.1")},
+        {"GATEWAY_INTERFACE", literal("CGI/1.1")},
+        {"DOCUMENT_ROOT", literal(baton_setting("root"))},
+        {"REQUEST_METHOD", literal("GET")},
+        {"REQUEST_URI", name},
+        {"QUERY_STRING", literal("")},
+        {"SCRIPT_NAME", name},
+        {"SCRIPT_FILENAME", baton_php_worker_script()},
+        {"DOCUMENT_URI", name},
+        {"PHP_SELF", name},
+    };
+
+    for (size_t i = 0; i < sizeof(known) / sizeof(*known); i++) {
+        add_assoc_stringl(server, known[i].name, known[i].value.ptr, known[i].value.len);
+    }
+}
+
 void baton_php_register_variables(zval *server)
 {
+    zend_hash_extend(Z_ARRVAL_P(server), SERVER_SIZE, 0);
+    php_import_environment_variables(server);
     if (baton_php.request) {
-        zend_hash_extend(Z_ARRVAL_P(server), SERVER_SIZE, 0);
-        php_import_environment_variables(server);
         baton_php_each_variable(server, baton_php_filter_begin() ? baton_php_put_filtered : baton_php_put);
+    } else if (baton_php_is_worker()) {
+        put_boot_variables(server);
+    }
+}
+
+/* By this variable the adapters of frameworks know that they are in a worker. */
+#define IN_WORKER "FRANKENPHP_WORKER"
+
+static void (*php_import_environment)(zval *array);
+
+static void import_environment(zval *array)
+{
+    php_import_environment(array);
+    add_assoc_stringl(array, IN_WORKER, "1", 1);
+}
+
+void baton_php_hook_environment(void)
+{
+    if (baton_php_is_worker()) {
+        php_import_environment = php_import_environment_variables;
+        php_import_environment_variables = import_environment;
     }
 }
 
 /* ---- getenv(), cookies, getallheaders() ------------------------------- */
 
-/* A header by the name of its variable, or NULL. The value is in request memory, or emalloc'd and freed with the request. */
-static const char *header_variable(const char *wanted, size_t wanted_len)
+/* The value of the header with this variable's name. It is in the request's memory, in `room`, or `room->long_value`. */
+static bool header_variable(const char *wanted, size_t wanted_len, baton_str *value, scratch *room)
 {
     header_list list;
-    scratch room;
     char name[HEADER_NAME_MAX];
-    const char *found = NULL;
+    bool found = false;
 
     list_headers(&list);
     for (uint32_t i = 0; i < list.count && !found; i++) {
         size_t len = is_proxy(list.all[i].name) ? 0 : variable_name(list.all[i].name, name);
-        if (len == wanted_len && len > 0 && memcmp(name, wanted, len) == 0) {
-            found = whole_value(&list, i, &room).ptr;
-            if (found == room.bytes) {
-                found = estrdup(found);
-            }
+        found = len == wanted_len && len > 0 && memcmp(name, wanted, len) == 0;
+        if (found) {
+            *value = whole_value(&list, i, room);
         }
     }
     free_headers(&list);
     return found;
 }
 
-/* PHP copies the answer, and asks the process environment when there is none. */
-char *baton_php_getenv(const char *name, size_t name_len)
+static bool find_variable(const char *name, size_t name_len, baton_str *value, scratch *room)
 {
-    scratch room;
-    baton_str value;
-
-    if (!baton_php.request) {
-        return NULL;
-    }
+    room->long_value = NULL;
     if (name_len > 5 && memcmp(name, "HTTP_", 5) == 0) {
-        return (char *)header_variable(name, name_len);
+        return header_variable(name, name_len, value, room);
     }
     for (size_t i = 0; i < VARIABLES; i++) {
         if (strlen(variables[i].name) == name_len && memcmp(variables[i].name, name, name_len) == 0) {
-            if (!value_of(variables[i].field, &value, &room)) {
-                return NULL;
-            }
-            return value.ptr == room.bytes ? estrdup(value.ptr) : (char *)value.ptr;
+            return value_of(variables[i].field, value, room);
         }
+    }
+    return false;
+}
+
+/* What PHP was given last, where it had to be put together. */
+static scratch environment_answer, cookie_answer;
+
+static void forget(scratch *room)
+{
+    release(room);
+    room->long_value = NULL;
+}
+
+void baton_php_forget_answers(void)
+{
+    forget(&environment_answer);
+    forget(&cookie_answer);
+}
+
+/* PHP copies the answer at once, and asks the process environment when there is none. */
+char *baton_php_getenv(const char *name, size_t name_len)
+{
+    baton_str value;
+
+    forget(&environment_answer);
+    if (baton_php.request && find_variable(name, name_len, &value, &environment_answer)) {
+        return (char *)value.ptr;
+    }
+    if (baton_php_is_worker() && name_len == sizeof(IN_WORKER) - 1 && memcmp(name, IN_WORKER, name_len) == 0) {
+        return "1";
     }
     return NULL;
 }
 
+/* PHP reads them until the request ends. */
 char *baton_php_read_cookies(void)
 {
-    return baton_php.request ? (char *)header_variable("HTTP_COOKIE", sizeof("HTTP_COOKIE") - 1) : NULL;
+    baton_str value;
+
+    if (baton_php.request && find_variable("HTTP_COOKIE", sizeof("HTTP_COOKIE") - 1, &value, &cookie_answer)) {
+        return (char *)value.ptr;
+    }
+    return NULL;
 }
 
 /* Names as "Content-Type", whatever case the client wrote, as under php-fpm. */
