@@ -22,7 +22,7 @@ const SLOW: &str = "<?php touch(__DIR__ . '/signs/runs');
 /// A worker, or a script that answers once.
 const SCRIPT: &str = "<?php
     $answer = function () { echo PHP_SAPI, ' ', $_SERVER['SCRIPT_NAME'], ' ', getmypid(); };
-    if (PHP_SAPI !== 'frankenphp' || !function_exists('frankenphp_handle_request')) { $answer(); exit; }
+    if (PHP_SAPI !== 'frankenphp') { $answer(); exit; }
     while (frankenphp_handle_request($answer));";
 
 fn configure(site: &Site, file: &str) -> PathBuf {
