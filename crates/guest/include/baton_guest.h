@@ -51,7 +51,7 @@ typedef struct baton_request baton_request;
 /* ---- the zygote ------------------------------------------------------- */
 
 /* A setting given by the front when the zygote was started, NUL-terminated, or NULL.
- * "root", "index", "worker", "sapi_name", "ini_file", "ini" (lines `name=value`), "user" ...
+ * "root", "index", "worker", "worker_name", "max_requests", "sapi_name", "ini_file", "ini" (lines `name=value`), "user" ...
  * Valid for the life of the process. */
 const char *baton_setting(const char *name);
 

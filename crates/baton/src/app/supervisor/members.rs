@@ -299,11 +299,15 @@ impl Supervisor {
 
 /// Nothing that the process says arrives any more. What lies there unread is dropped on a thread of its own: it may hold
 /// descriptors that are slow to close.
-fn silence(process: &Arc<Process>) {
+fn silence(process: &Process) {
     let _ = control::hear_no_more(process.control());
-    if !control::is_empty(process.control()) {
-        let process = process.clone();
-        spawn_closer(move || control::drain(process.control()));
+    if control::is_empty(process.control()) {
+        return;
+    }
+    match process.control().try_clone_to_owned() {
+        Ok(control) => spawn_closer(move || control::drain(control.as_fd())),
+        // Whoever lets go of the process last may have to wait.
+        Err(error) => tracing::error!("cannot copy a descriptor: {error}"),
     }
 }
 
