@@ -1,6 +1,7 @@
 //! One app's threads and queue.
 
 use crate::fifo::{Fifo, Ticket};
+use crate::gauge::{Gauge, Glance};
 use crate::idle::IdleThreads;
 
 /// Bounds of an app's queue, and how its threads take turns.
@@ -65,6 +66,7 @@ pub struct Dispatcher<T, R> {
     idle: IdleThreads,
     queue: Fifo<R>,
     count: usize,
+    gauge: Gauge,
 }
 
 impl<T: Clone, R> Dispatcher<T, R> {
@@ -76,6 +78,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
             idle: IdleThreads::new(limits.rotate_ms),
             queue: Fifo::new(),
             count: 0,
+            gauge: Gauge::default(),
         }
     }
 
@@ -106,6 +109,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         };
         if thread.state == State::Idle {
             self.idle.remove(id);
+            self.gauge.idle_fell_to(self.idle.len());
         }
         self.threads[id.index as usize].1 = None;
         self.free.push(id.index);
@@ -127,7 +131,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
     /// A request has arrived at I/O thread `near`.
     pub fn submit(&mut self, request: R, near: usize, now_ms: u64) -> Submitted<T, R> {
-        if let Some(id) = self.idle.take(near, now_ms) {
+        self.count_until(now_ms);
+        if let Some(id) = self.take_idle(near, now_ms) {
             return Submitted::Handoff(self.hand(id, request, now_ms));
         }
         if self.queue.len() >= self.limits.queue_len_max {
@@ -138,6 +143,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
     /// The thread has finished its request: it gets the next one, goes idle, or leaves.
     pub fn release(&mut self, id: ThreadId, near: usize, now_ms: u64) -> Released<T, R> {
+        self.count_until(now_ms);
         match self.get(id).map(|thread| thread.state) {
             None | Some(State::Idle) => Released::Nothing,
             Some(State::Leaving) => {
@@ -163,7 +169,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
         near: usize,
         now_ms: u64,
     ) -> Submitted<T, R> {
-        match self.idle.take(near, now_ms) {
+        self.count_until(now_ms);
+        match self.take_idle(near, now_ms) {
             Some(id) => Submitted::Handoff(self.hand(id, request, since_ms)),
             None => Submitted::Queued(self.queue.push_front(request, since_ms)),
         }
@@ -194,6 +201,24 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.queue.pop_front().map(|(request, _)| request)
     }
 
+    /// How things are, and what they were since the last time that this was asked.
+    pub fn glance(&mut self, now_ms: u64) -> Glance {
+        self.count_until(now_ms);
+        let oldest_since_ms = self.queue.oldest_since_ms().unwrap_or(now_ms);
+        self.gauge.glance(Glance {
+            threads: self.count,
+            idle: self.idle.len(),
+            waiting: self.queue.len(),
+            oldest_wait_ms: now_ms.saturating_sub(oldest_since_ms),
+            ..Glance::default()
+        })
+    }
+
+    /// The idle threads, the one that has been idle for longest first, each with since when.
+    pub fn idle_threads(&self) -> impl Iterator<Item = (ThreadId, u64)> {
+        self.idle.iter()
+    }
+
     pub fn thread_count(&self) -> usize {
         self.count
     }
@@ -204,6 +229,17 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
     pub fn waiting_count(&self) -> usize {
         self.queue.len()
+    }
+
+    fn count_until(&mut self, now_ms: u64) {
+        let busy = self.count - self.idle.len();
+        self.gauge.advance(busy, self.queue.len(), now_ms);
+    }
+
+    fn take_idle(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {
+        let id = self.idle.take(near, now_ms)?;
+        self.gauge.idle_fell_to(self.idle.len());
+        Some(id)
     }
 
     fn hand(&mut self, id: ThreadId, request: R, queued_since_ms: u64) -> Handoff<T, R> {
@@ -346,6 +382,28 @@ mod tests {
             panic!("next")
         };
         assert_eq!((next.request, next.queued_since_ms), (1, 0));
+    }
+
+    #[test]
+    fn a_glance_tells_what_was_missing_and_what_was_not_needed() {
+        let (mut dispatcher, ids) = with_threads(&["a", "b", "c"]);
+        dispatcher.glance(0);
+        dispatcher.submit(1, 0, 10);
+        dispatcher.submit(2, 0, 20);
+        dispatcher.release(ids[2], 0, 30);
+        let glance = dispatcher.glance(40);
+        assert_eq!((glance.idle, glance.idle_least), (2, 1));
+        assert_eq!((glance.busy_ms, glance.waited_ms), (10 + 2 * 10 + 10, 0));
+
+        for request in 3..7 {
+            dispatcher.submit(request, 0, 50);
+        }
+        dispatcher.release(ids[1], 0, 70);
+        let glance = dispatcher.glance(80);
+        assert_eq!((glance.idle, glance.idle_least), (0, 0));
+        assert_eq!((glance.waiting, glance.oldest_wait_ms), (1, 30));
+        assert_eq!(glance.busy_ms, 40 + 10 + 3 * 30);
+        assert_eq!(glance.waited_ms, 2 * 20 + 10);
     }
 
     #[derive(Clone, Debug)]

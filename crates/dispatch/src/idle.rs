@@ -56,6 +56,11 @@ impl IdleThreads {
         self.idle.remove(last).map(|idle| idle.thread)
     }
 
+    /// Each with since when, the longest idle first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ThreadId, u64)> {
+        self.idle.iter().map(|idle| (idle.thread, idle.since_ms))
+    }
+
     pub(crate) fn remove(&mut self, thread: ThreadId) -> bool {
         let at = self.idle.iter().position(|idle| idle.thread == thread);
         at.and_then(|at| self.idle.remove(at)).is_some()

@@ -13,8 +13,10 @@
 mod backoff;
 mod dispatcher;
 mod fifo;
+mod gauge;
 mod idle;
 
 pub use backoff::Backoff;
 pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, Submitted, ThreadId};
 pub use fifo::Ticket;
+pub use gauge::Glance;
