@@ -1,8 +1,8 @@
 //! Dispatch: which thread gets which request, decided without a socket, a clock or a sleep.
 //!
 //! [`Dispatcher`] is the state of one app: its threads, and the FIFO of requests that found none
-//! idle. The caller tells it what happened and when, and does what it answers. Time is given in
-//! milliseconds of a monotonic clock.
+//! idle. The caller tells it what happened and when, and does what it answers. [`autoscale`] says how
+//! many threads there should be. Time is given in milliseconds of a monotonic clock.
 //!
 //! Invariants, which the tests check over random schedules: no request waits while a thread is
 //! idle; waiting requests leave in the order they came; a request is handed over, refused or
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod autoscale;
 mod backoff;
 mod dispatcher;
 mod fifo;
