@@ -15,6 +15,9 @@ mod config;
 mod gateway;
 mod listen;
 mod logs;
+// The autoscaler is what it is for.
+#[cfg(test)]
+mod machine;
 mod options;
 mod project;
 mod routes;
