@@ -46,27 +46,29 @@ pub enum Refusal {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(crate) enum State {
     Idle,
-    Busy,
-    /// Busy, and to be removed when it is released.
-    Leaving,
+    Busy { since_ms: u64 },
 }
 
-struct Thread<T> {
-    thread: T,
-    state: State,
+pub(crate) struct Thread<T> {
+    pub(crate) thread: T,
+    pub(crate) state: State,
+    pub(crate) is_retired: bool,
 }
 
 /// `T` is what the caller needs to reach a thread; `R` is a request.
 pub struct Dispatcher<T, R> {
     limits: Limits,
-    threads: Vec<(u32, Option<Thread<T>>)>,
+    pub(crate) threads: Vec<(u32, Option<Thread<T>>)>,
     free: Vec<u32>,
-    idle: IdleThreads,
+    pub(crate) idle: IdleThreads,
     queue: Fifo<R>,
-    count: usize,
+    pub(crate) count: usize,
     gauge: Gauge,
+    pub(crate) retired: usize,
+    /// Retired threads leave as long as more than so many are there.
+    pub(crate) keep: usize,
 }
 
 impl<T: Clone, R> Dispatcher<T, R> {
@@ -79,6 +81,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
             queue: Fifo::new(),
             count: 0,
             gauge: Gauge::default(),
+            retired: 0,
+            keep: 0,
         }
     }
 
@@ -93,7 +97,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
         *generation = generation.wrapping_add(1);
         *place = Some(Thread {
             thread,
-            state: State::Busy,
+            state: State::Busy { since_ms: 0 },
+            is_retired: false,
         });
         self.count += 1;
         ThreadId {
@@ -104,36 +109,14 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
     /// The thread is no more. Whether it was there.
     pub fn remove(&mut self, id: ThreadId) -> bool {
-        let Some(thread) = self.get(id) else {
-            return false;
-        };
-        if thread.state == State::Idle {
-            self.idle.remove(id);
-            self.gauge.idle_fell_to(self.idle.len());
-        }
-        self.threads[id.index as usize].1 = None;
-        self.free.push(id.index);
-        self.count -= 1;
-        true
-    }
-
-    /// The thread is to stop: an idle one is removed now (`true`), a busy one when it is released.
-    pub fn retire(&mut self, id: ThreadId) -> bool {
-        match self.get(id).map(|thread| thread.state) {
-            Some(State::Idle) => self.remove(id),
-            Some(State::Busy | State::Leaving) => {
-                self.set_state(id, State::Leaving);
-                false
-            }
-            None => false,
-        }
+        self.take_out(id).is_some()
     }
 
     /// A request has arrived at I/O thread `near`.
     pub fn submit(&mut self, request: R, near: usize, now_ms: u64) -> Submitted<T, R> {
         self.count_until(now_ms);
         if let Some(id) = self.take_idle(near, now_ms) {
-            return Submitted::Handoff(self.hand(id, request, now_ms));
+            return Submitted::Handoff(self.hand(id, request, now_ms, now_ms));
         }
         if self.queue.len() >= self.limits.queue_len_max {
             return Submitted::Refused(request, Refusal::QueueFull);
@@ -144,21 +127,23 @@ impl<T: Clone, R> Dispatcher<T, R> {
     /// The thread has finished its request: it gets the next one, goes idle, or leaves.
     pub fn release(&mut self, id: ThreadId, near: usize, now_ms: u64) -> Released<T, R> {
         self.count_until(now_ms);
-        match self.get(id).map(|thread| thread.state) {
-            None | Some(State::Idle) => Released::Nothing,
-            Some(State::Leaving) => {
-                self.remove(id);
-                Released::Left
-            }
-            Some(State::Busy) => match self.queue.pop_front() {
-                Some((request, since_ms)) => Released::Next(self.hand(id, request, since_ms)),
-                None => {
-                    self.set_state(id, State::Idle);
-                    self.idle.put(id, near, now_ms);
-                    Released::Nothing
-                }
-            },
+        let Some(thread) = self.get(id) else {
+            return Released::Nothing;
+        };
+        if thread.state == State::Idle {
+            return Released::Nothing;
         }
+        if thread.is_retired && self.surplus() > 0 {
+            return self.take_out(id).map_or(Released::Nothing, Released::Left);
+        }
+        if let Some((request, since_ms)) = self.queue.pop_front() {
+            return Released::Next(self.hand(id, request, since_ms, now_ms));
+        }
+        if let Some(thread) = self.get_mut(id) {
+            thread.state = State::Idle;
+            self.idle.put(id, near, now_ms);
+        }
+        Released::Nothing
     }
 
     /// A request that was handed over in vain goes before all that wait, or to an idle thread.
@@ -171,7 +156,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
     ) -> Submitted<T, R> {
         self.count_until(now_ms);
         match self.take_idle(near, now_ms) {
-            Some(id) => Submitted::Handoff(self.hand(id, request, since_ms)),
+            Some(id) => Submitted::Handoff(self.hand(id, request, since_ms, now_ms)),
             None => Submitted::Queued(self.queue.push_front(request, since_ms)),
         }
     }
@@ -242,33 +227,50 @@ impl<T: Clone, R> Dispatcher<T, R> {
         Some(id)
     }
 
-    fn hand(&mut self, id: ThreadId, request: R, queued_since_ms: u64) -> Handoff<T, R> {
-        self.set_state(id, State::Busy);
-        let thread = self.threads[id.index as usize]
-            .1
-            .as_ref()
-            .map(|thread| thread.thread.clone());
+    fn hand(
+        &mut self,
+        id: ThreadId,
+        request: R,
+        queued_since_ms: u64,
+        now_ms: u64,
+    ) -> Handoff<T, R> {
         // Only threads that are there are in the idle list or released.
-        let thread = thread.expect("a thread that is handed a request exists");
+        let thread = self
+            .get_mut(id)
+            .expect("a thread that is handed a request exists");
+        thread.state = State::Busy { since_ms: now_ms };
         Handoff {
             id,
-            thread,
+            thread: thread.thread.clone(),
             request,
             queued_since_ms,
         }
     }
 
-    fn get(&self, id: ThreadId) -> Option<&Thread<T>> {
+    pub(crate) fn take_out(&mut self, id: ThreadId) -> Option<T> {
+        let (_, place) = self
+            .threads
+            .get_mut(id.index as usize)
+            .filter(|(generation, _)| *generation == id.generation)?;
+        let thread = place.take()?;
+        if thread.state == State::Idle {
+            self.idle.remove(id);
+            self.gauge.idle_fell_to(self.idle.len());
+        }
+        self.free.push(id.index);
+        self.count -= 1;
+        self.retired -= usize::from(thread.is_retired);
+        Some(thread.thread)
+    }
+
+    pub(crate) fn get(&self, id: ThreadId) -> Option<&Thread<T>> {
         let (generation, thread) = self.threads.get(id.index as usize)?;
         thread.as_ref().filter(|_| *generation == id.generation)
     }
 
-    fn set_state(&mut self, id: ThreadId, state: State) {
-        if let Some((generation, Some(thread))) = self.threads.get_mut(id.index as usize)
-            && *generation == id.generation
-        {
-            thread.state = state;
-        }
+    pub(crate) fn get_mut(&mut self, id: ThreadId) -> Option<&mut Thread<T>> {
+        let (generation, thread) = self.threads.get_mut(id.index as usize)?;
+        thread.as_mut().filter(|_| *generation == id.generation)
     }
 }
 
@@ -277,14 +279,13 @@ pub enum Released<T, R> {
     Next(Handoff<T, R>),
     /// It is idle, or was not known.
     Nothing,
-    /// It was to stop, and has no work any more.
-    Left,
+    /// It was retired, is removed, and has no work any more.
+    Left(T),
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use proptest::prelude::*;
 
     const LIMITS: Limits = Limits {
         queue_len_max: 4,
@@ -356,18 +357,6 @@ mod tests {
     }
 
     #[test]
-    fn a_leaving_thread_finishes_and_goes() {
-        let (mut dispatcher, ids) = with_threads(&["a"]);
-        dispatcher.submit(1, 0, 0);
-        assert!(!dispatcher.retire(ids[0]));
-        dispatcher.submit(2, 0, 0);
-        assert_eq!(dispatcher.release(ids[0], 0, 1), Released::Left);
-        assert_eq!(dispatcher.thread_count(), 0);
-        assert_eq!(dispatcher.waiting_count(), 1);
-        assert_eq!(dispatcher.release(ids[0], 0, 1), Released::Nothing);
-    }
-
-    #[test]
     fn what_came_back_goes_before_the_others() {
         let (mut dispatcher, ids) = with_threads(&["a"]);
         let Submitted::Handoff(first) = dispatcher.submit(1, 0, 0) else {
@@ -404,127 +393,5 @@ mod tests {
         assert_eq!((glance.waiting, glance.oldest_wait_ms), (1, 30));
         assert_eq!(glance.busy_ms, 40 + 10 + 3 * 30);
         assert_eq!(glance.waited_ms, 2 * 20 + 10);
-    }
-
-    #[derive(Clone, Debug)]
-    enum Event {
-        Submit,
-        Finish(usize),
-        Add,
-        Kill(usize),
-        Leave(usize),
-        Cancel(usize),
-        Wait(u8),
-    }
-
-    fn event() -> impl Strategy<Value = Event> {
-        prop_oneof![
-            6 => Just(Event::Submit),
-            5 => (0..8usize).prop_map(Event::Finish),
-            1 => Just(Event::Add),
-            1 => (0..8usize).prop_map(Event::Kill),
-            1 => (0..8usize).prop_map(Event::Leave),
-            1 => (0..8usize).prop_map(Event::Cancel),
-            1 => any::<u8>().prop_map(Event::Wait),
-        ]
-    }
-
-    /// The caller's view of a schedule, against which the dispatcher is checked.
-    #[derive(Default)]
-    struct Model {
-        now_ms: u64,
-        next: u32,
-        running: Vec<(ThreadId, u32)>,
-        threads: Vec<ThreadId>,
-        tickets: Vec<(Ticket, u32)>,
-        ended: Vec<u32>,
-        last_from_queue: Option<u32>,
-    }
-
-    proptest! {
-        #[test]
-        fn over_random_schedules(events in prop::collection::vec(event(), 0..200)) {
-            let mut dispatcher: Dispatcher<(), u32> = Dispatcher::new(LIMITS);
-            let mut model = Model::default();
-            for event in events {
-                step(&mut dispatcher, &mut model, event)?;
-                prop_assert!(dispatcher.waiting_count() == 0 || dispatcher.idle_count() == 0);
-                prop_assert!(dispatcher.waiting_count() <= LIMITS.queue_len_max);
-                let known = model.running.len() + dispatcher.waiting_count() + model.ended.len();
-                prop_assert_eq!(known, model.next as usize);
-            }
-        }
-    }
-
-    fn step(
-        dispatcher: &mut Dispatcher<(), u32>,
-        model: &mut Model,
-        event: Event,
-    ) -> Result<(), TestCaseError> {
-        let now_ms = model.now_ms;
-        match event {
-            Event::Submit => {
-                let request = model.next;
-                model.next += 1;
-                match dispatcher.submit(request, 0, now_ms) {
-                    Submitted::Handoff(handoff) => {
-                        model.running.push((handoff.id, handoff.request))
-                    }
-                    Submitted::Queued(ticket) => model.tickets.push((ticket, request)),
-                    Submitted::Refused(request, _) => model.ended.push(request),
-                }
-            }
-            Event::Finish(at) if at < model.running.len() => {
-                let (id, request) = model.running.remove(at);
-                model.ended.push(request);
-                take_released(dispatcher.release(id, 0, now_ms), model)?;
-            }
-            Event::Add => {
-                let id = dispatcher.add(());
-                model.threads.push(id);
-                take_released(dispatcher.release(id, 0, now_ms), model)?;
-            }
-            Event::Kill(at) if at < model.threads.len() => {
-                let id = model.threads.remove(at);
-                dispatcher.remove(id);
-                if let Some(at) = model.running.iter().position(|(running, _)| *running == id) {
-                    model.ended.push(model.running.remove(at).1);
-                }
-            }
-            Event::Leave(at) if at < model.threads.len() => {
-                dispatcher.retire(model.threads[at]);
-            }
-            Event::Cancel(at) if at < model.tickets.len() => {
-                let (ticket, request) = model.tickets.remove(at);
-                if let Some(cancelled) = dispatcher.cancel(ticket) {
-                    prop_assert_eq!(cancelled, request);
-                    model.ended.push(request);
-                }
-            }
-            Event::Wait(ms) => {
-                model.now_ms += u64::from(ms);
-                while let Some(request) = dispatcher.expire(model.now_ms) {
-                    model.ended.push(request);
-                }
-                let oldest_ms = dispatcher.next_expiry_ms();
-                prop_assert!(oldest_ms.is_none_or(|at| at > model.now_ms));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn take_released(released: Released<(), u32>, model: &mut Model) -> Result<(), TestCaseError> {
-        if let Released::Next(handoff) = released {
-            // Nothing comes back in this schedule, so requests leave the queue as they came.
-            prop_assert!(
-                model
-                    .last_from_queue
-                    .is_none_or(|last| last < handoff.request)
-            );
-            model.last_from_queue = Some(handoff.request);
-            model.running.push((handoff.id, handoff.request));
-        }
-        Ok(())
     }
 }

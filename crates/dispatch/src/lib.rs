@@ -6,7 +6,8 @@
 //!
 //! Invariants, which the tests check over random schedules: no request waits while a thread is
 //! idle; waiting requests leave in the order they came; a request is handed over, refused or
-//! given back exactly once.
+//! given back exactly once; a retired thread leaves only when another is there in its place, and
+//! gets nothing afterwards.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +17,9 @@ mod dispatcher;
 mod fifo;
 mod gauge;
 mod idle;
+mod retire;
+#[cfg(test)]
+mod schedules;
 
 pub use backoff::Backoff;
 pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, Submitted, ThreadId};

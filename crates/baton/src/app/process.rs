@@ -30,6 +30,8 @@ pub struct Process {
     request: AtomicU64,
     offered: AtomicBool,
     dead: AtomicBool,
+    /// Its slots that get no more requests.
+    slots_left: AtomicU32,
     /// Offers in a row that lay untaken.
     untaken: AtomicU32,
 }
@@ -44,6 +46,15 @@ pub struct Place {
 impl Place {
     pub fn slot(&self) -> Slot<'_> {
         self.process.segment.slot(self.slot)
+    }
+
+    /// The dispatcher has let it go. When it has let all places of the process go, that is told to end: nothing can be
+    /// offered to it any more.
+    pub fn leave(&self) {
+        let left = self.process.slots_left.fetch_add(1, Ordering::AcqRel) + 1;
+        if left >= self.process.segment.geometry().slots() {
+            self.process.stop();
+        }
     }
 
     /// Whether the thread has gone to sleep since it was last woken.
@@ -76,6 +87,7 @@ impl Process {
             request: AtomicU64::new(0),
             offered: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            slots_left: AtomicU32::new(0),
             untaken: AtomicU32::new(0),
         }
     }

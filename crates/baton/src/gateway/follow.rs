@@ -129,8 +129,10 @@ impl Gateway {
     pub(super) fn release_thread(&mut self, io: &mut Io, pool: &Pool, thread: ThreadId) {
         let now_ms = io.now().mono_ms();
         let released = pool.dispatcher().release(thread, self.index, now_ms);
-        if let Released::Next(handoff) = released {
-            self.run(handoff, now_ms);
+        match released {
+            Released::Next(handoff) => self.run(handoff, now_ms),
+            Released::Left(place) => place.leave(),
+            Released::Nothing => {}
         }
     }
 }

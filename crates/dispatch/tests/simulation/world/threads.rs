@@ -95,7 +95,7 @@ impl World<'_> {
         match self.dispatcher.release(id, 0, self.now / MS) {
             Released::Next(handoff) => self.take(handoff, scaler),
             Released::Nothing => {}
-            Released::Left => self.threads[thread].is_gone = true,
+            Released::Left(_) => self.threads[thread].is_gone = true,
         }
     }
 
@@ -164,7 +164,11 @@ impl World<'_> {
             Order::Start(count) => self.start(count),
             Order::Stop(ids) => {
                 for id in ids {
-                    assert!(self.dispatcher.retire(id), "only idle threads are stopped");
+                    self.dispatcher.retire([id], 0);
+                    assert!(
+                        self.dispatcher.leave().is_some(),
+                        "only idle threads are stopped"
+                    );
                     self.outcome.stopped += 1;
                 }
             }

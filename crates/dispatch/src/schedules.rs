@@ -1,0 +1,276 @@
+//! Random schedules: whatever happens in whatever order, the invariants of this crate hold.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use proptest::prelude::*;
+
+use crate::{Dispatcher, Handoff, Limits, Released, Submitted, ThreadId, Ticket};
+
+const LIMITS: Limits = Limits {
+    queue_len_max: 4,
+    queue_wait_ms_max: 100,
+    rotate_ms: 1000,
+};
+
+#[derive(Clone, Debug)]
+enum Event {
+    Submit,
+    Finish(usize),
+    /// An offer is taken back: the request goes on, its thread is looked at later.
+    TakeBack(usize),
+    Recover(usize),
+    Add,
+    Kill(usize),
+    /// All that are there, and how many are to stay.
+    Retire(usize),
+    Cancel(usize),
+    Wait(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        6 => Just(Event::Submit),
+        5 => (0..8usize).prop_map(Event::Finish),
+        1 => (0..8usize).prop_map(Event::TakeBack),
+        1 => (0..8usize).prop_map(Event::Recover),
+        2 => Just(Event::Add),
+        1 => (0..8usize).prop_map(Event::Kill),
+        1 => (0..5usize).prop_map(Event::Retire),
+        1 => (0..8usize).prop_map(Event::Cancel),
+        1 => any::<u8>().prop_map(Event::Wait),
+    ]
+}
+
+/// The caller's view, against which the dispatcher is checked. Threads and requests are numbers.
+struct Schedule {
+    dispatcher: Dispatcher<u32, u32>,
+    now_ms: u64,
+    next_thread: u32,
+    next_request: u32,
+    threads: BTreeMap<u32, ThreadId>,
+    retired: Vec<u32>,
+    keep: usize,
+    /// Threads with their request.
+    running: Vec<(u32, u32)>,
+    /// Threads whose request was taken back.
+    stalled: Vec<u32>,
+    taken_back: BTreeSet<u32>,
+    /// Requests as they are to leave the queue.
+    waiting: VecDeque<u32>,
+    tickets: Vec<(Ticket, u32)>,
+    ended: usize,
+}
+
+type Checked = Result<(), TestCaseError>;
+
+impl Schedule {
+    fn new() -> Self {
+        Self {
+            dispatcher: Dispatcher::new(LIMITS),
+            now_ms: 0,
+            next_thread: 0,
+            next_request: 0,
+            threads: BTreeMap::new(),
+            retired: Vec::new(),
+            keep: 0,
+            running: Vec::new(),
+            stalled: Vec::new(),
+            taken_back: BTreeSet::new(),
+            waiting: VecDeque::new(),
+            tickets: Vec::new(),
+            ended: 0,
+        }
+    }
+
+    fn step(&mut self, event: Event) -> Checked {
+        let now_ms = self.now_ms;
+        match event {
+            Event::Submit => {
+                let request = self.next_request;
+                self.next_request += 1;
+                match self.dispatcher.submit(request, 0, now_ms) {
+                    Submitted::Handoff(handoff) => self.handed(handoff)?,
+                    Submitted::Queued(ticket) => {
+                        self.waiting.push_back(request);
+                        self.tickets.push((ticket, request));
+                    }
+                    Submitted::Refused(..) => self.ended += 1,
+                }
+            }
+            Event::Finish(at) if at < self.running.len() => {
+                let (thread, _) = self.running.remove(at);
+                self.ended += 1;
+                self.release(thread)?;
+            }
+            Event::TakeBack(at) if at < self.running.len() => {
+                let (thread, request) = self.running.remove(at);
+                self.stalled.push(thread);
+                self.taken_back.insert(request);
+                match self.dispatcher.resubmit(request, now_ms, 0, now_ms) {
+                    Submitted::Handoff(handoff) => self.handed(handoff)?,
+                    Submitted::Queued(ticket) => {
+                        self.waiting.push_front(request);
+                        self.tickets.push((ticket, request));
+                    }
+                    Submitted::Refused(..) => prop_assert!(false, "taken back and refused"),
+                }
+            }
+            Event::Recover(at) if at < self.stalled.len() => {
+                let thread = self.stalled.remove(at);
+                self.release(thread)?;
+            }
+            Event::Add => {
+                let number = self.next_thread;
+                self.next_thread += 1;
+                let id = self.dispatcher.add(number);
+                self.threads.insert(number, id);
+                self.release(number)?;
+                self.leave()?;
+            }
+            Event::Kill(at) => self.kill(at)?,
+            Event::Retire(keep) => {
+                self.keep = keep;
+                self.dispatcher.retire(self.threads.values().copied(), keep);
+                self.retired = self.threads.keys().copied().collect();
+                self.leave()?;
+            }
+            Event::Cancel(at) if at < self.tickets.len() => {
+                let (ticket, request) = self.tickets.remove(at);
+                if let Some(cancelled) = self.dispatcher.cancel(ticket) {
+                    prop_assert_eq!(cancelled, request);
+                    self.waiting.retain(|waiting| *waiting != request);
+                    self.ended += 1;
+                }
+            }
+            Event::Wait(ms) => {
+                self.now_ms += u64::from(ms);
+                while let Some(request) = self.dispatcher.expire(self.now_ms) {
+                    prop_assert_eq!(self.waiting.pop_front(), Some(request));
+                    self.ended += 1;
+                }
+                let oldest_ms = self.dispatcher.next_expiry_ms();
+                prop_assert!(oldest_ms.is_none_or(|at| at > self.now_ms));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A request goes to a thread that is there and has none.
+    fn handed(&mut self, handoff: Handoff<u32, u32>) -> Checked {
+        let Handoff {
+            id,
+            thread,
+            request,
+            ..
+        } = handoff;
+        prop_assert_eq!(
+            self.threads.get(&thread),
+            Some(&id),
+            "a thread that has left"
+        );
+        prop_assert!(self.running.iter().all(|(busy, _)| *busy != thread));
+        prop_assert!(!self.stalled.contains(&thread));
+        self.running.push((thread, request));
+        Ok(())
+    }
+
+    fn release(&mut self, thread: u32) -> Checked {
+        match self
+            .dispatcher
+            .release(self.threads[&thread], 0, self.now_ms)
+        {
+            Released::Next(handoff) => {
+                prop_assert_eq!(self.waiting.pop_front(), Some(handoff.request));
+                prop_assert_eq!(handoff.thread, thread);
+                self.handed(handoff)
+            }
+            Released::Left(left) => {
+                prop_assert_eq!(left, thread);
+                self.left(left)
+            }
+            Released::Nothing => Ok(()),
+        }
+    }
+
+    fn leave(&mut self) -> Checked {
+        while let Some(thread) = self.dispatcher.leave() {
+            prop_assert!(self.running.iter().all(|(busy, _)| *busy != thread));
+            self.left(thread)?;
+        }
+        Ok(())
+    }
+
+    /// Only retired threads leave, and enough stay.
+    fn left(&mut self, thread: u32) -> Checked {
+        prop_assert!(self.retired.contains(&thread));
+        prop_assert!(self.threads.remove(&thread).is_some());
+        prop_assert!(self.threads.len() >= self.keep);
+        Ok(())
+    }
+
+    fn kill(&mut self, at: usize) -> Checked {
+        let Some((thread, id)) = self.threads.iter().nth(at).map(|(n, id)| (*n, *id)) else {
+            return Ok(());
+        };
+        self.threads.remove(&thread);
+        prop_assert!(self.dispatcher.remove(id));
+        prop_assert!(!self.dispatcher.remove(id));
+        self.stalled.retain(|stalled| *stalled != thread);
+        let before = self.running.len();
+        self.running.retain(|(running, _)| *running != thread);
+        self.ended += before - self.running.len();
+        Ok(())
+    }
+
+    fn check(&mut self) -> Checked {
+        let (waiting, idle) = (
+            self.dispatcher.waiting_count(),
+            self.dispatcher.idle_count(),
+        );
+        prop_assert!(
+            waiting == 0 || idle == 0,
+            "one waits while a thread is idle"
+        );
+        prop_assert_eq!(waiting, self.waiting.len());
+        // What was taken back comes on top of a full queue.
+        let is_first = |request: &&u32| !self.taken_back.contains(request);
+        let submitted = self.waiting.iter().filter(is_first).count();
+        prop_assert!(submitted <= LIMITS.queue_len_max);
+        prop_assert_eq!(self.dispatcher.thread_count(), self.threads.len());
+        prop_assert_eq!(
+            idle,
+            self.threads.len() - self.running.len() - self.stalled.len()
+        );
+        let known = self.running.len() + waiting + self.ended;
+        prop_assert_eq!(
+            known,
+            self.next_request as usize,
+            "one is lost, or there twice"
+        );
+        prop_assert_eq!(
+            self.dispatcher.leave(),
+            None,
+            "an idle one should have left"
+        );
+        let retired = self
+            .retired
+            .iter()
+            .filter(|n| self.threads.contains_key(n))
+            .count();
+        let surplus = retired.min(self.threads.len().saturating_sub(self.keep));
+        prop_assert_eq!(self.dispatcher.surplus(), surplus);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn invariants_hold(events in prop::collection::vec(event(), 0..200)) {
+        let mut schedule = Schedule::new();
+        for event in events {
+            schedule.step(event)?;
+            schedule.check()?;
+        }
+    }
+}
