@@ -85,21 +85,51 @@ pub fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok((front, other))
 }
 
+/// Of what is sent to this end from now on only these kinds arrive, with a reason of at most [`RESTART_REASON_BYTES_MAX`]. The
+/// rest is dropped, and what is sent along is let go by the sender. Descriptors may still come with these: [`look`] before
+/// they are received.
+pub fn hear_only(socket: BorrowedFd<'_>, kinds: &[Kind]) -> io::Result<()> {
+    let is_kind = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let keep = (FIXED_BYTES + RESTART_REASON_BYTES_MAX) as u32;
+    // A message without a kind is dropped here.
+    let mut program = vec![instruction(
+        libc::BPF_LD | libc::BPF_B | libc::BPF_ABS,
+        0,
+        0,
+    )];
+    for (n, kind) in kinds.iter().enumerate() {
+        // To the last instruction, over the other kinds and the one that drops.
+        let to_keep = (kinds.len() - n) as u8;
+        program.push(instruction(is_kind, *kind as u32, to_keep));
+    }
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, 0, 0));
+    program.push(instruction(libc::BPF_RET | libc::BPF_K, keep, 0));
+    filter(socket, &mut program)
+}
+
 /// Nothing that is sent to this end arrives any more, and what is sent along is let go by the sender: a descriptor may be
 /// of a kind that is slow to close. That the other end is closed is still told.
 pub fn hear_no_more(socket: BorrowedFd<'_>) -> io::Result<()> {
-    // BPF: keep 0 bytes of each message, which is to drop it.
-    let mut drop_all = libc::sock_filter {
-        code: (libc::BPF_RET | libc::BPF_K) as u16,
-        jt: 0,
+    hear_only(socket, &[])
+}
+
+fn instruction(code: u32, k: u32, jump_if_true: u8) -> libc::sock_filter {
+    libc::sock_filter {
+        code: code as u16,
+        jt: jump_if_true,
         jf: 0,
-        k: 0,
-    };
+        k,
+    }
+}
+
+/// Has the kernel run a classic BPF program over each message that comes: it returns how many bytes to keep, and 0 drops
+/// the message. It takes the place of the one before. See socket(7), `SO_ATTACH_FILTER`.
+fn filter(socket: BorrowedFd<'_>, instructions: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog {
-        len: 1,
-        filter: &mut drop_all,
+        len: instructions.len() as u16,
+        filter: instructions.as_mut_ptr(),
     };
-    // SAFETY: `program` and its one instruction live until the call returns; the kernel copies both.
+    // SAFETY: `program` and its instructions live until the call returns; the kernel copies and checks them.
     let result = unsafe {
         libc::setsockopt(
             socket.as_raw_fd(),
@@ -133,14 +163,15 @@ fn pass_over(socket: BorrowedFd<'_>, flags: RecvFlags) -> bool {
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = flags | RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
     let mut byte = [0; 1];
-    let received = rustix::io::retry_on_intr(|| {
-        recvmsg(
-            socket,
-            &mut [IoSliceMut::new(&mut byte)],
-            &mut ancillary,
-            flags,
-        )
-    });
+    let mut receive = || {
+        let mut parts = [IoSliceMut::new(&mut byte)];
+        rustix::io::retry_on_intr(|| recvmsg(socket, &mut parts, &mut ancillary, flags))
+    };
+    let received = match receive() {
+        // The other end was closed with messages unread. That is told once, and before what lies here.
+        Err(rustix::io::Errno::CONNRESET) => receive(),
+        received => received,
+    };
     received.is_ok_and(|received| received.bytes > 0) || ancillary.drain().count() > 0
 }
 
@@ -227,7 +258,11 @@ fn receive_with(socket: BorrowedFd<'_>, flags: RecvFlags) -> io::Result<Option<M
         }
     }
     if received.bytes == 0 {
-        return Ok(None);
+        // Every message has a sender, also an empty one; only the end has none.
+        return match pid {
+            None => Ok(None),
+            Some(_) => Err(io::ErrorKind::InvalidData.into()),
+        };
     }
     let kind = Kind::from_byte(fixed[0]).filter(|_| received.bytes == len && len >= FIXED_BYTES);
     let kind = kind.ok_or(io::ErrorKind::InvalidData)?;
@@ -304,6 +339,47 @@ mod tests {
     }
 
     #[test]
+    fn only_what_is_listened_to_is_heard() {
+        let (front, other) = pair().expect("socketpair");
+        let say = |kind, text: &[u8]| send(other.as_fd(), kind, (0, 0), text, &[], false);
+        let say_all = || {
+            for kind in [Kind::Hello, Kind::Ready, Kind::Body, Kind::Restart] {
+                say(kind, b"").expect("sent");
+            }
+            for raw in [b"".as_slice(), b"\xff", &[0xee; 3000]] {
+                rustix::net::send(&other, raw, SendFlags::empty()).expect("sent");
+            }
+        };
+        let heard = || -> Vec<Message> {
+            std::iter::from_fn(|| receive(front.as_fd(), false).ok()?).collect()
+        };
+        let kinds = || -> Vec<Kind> { heard().iter().map(|message| message.kind).collect() };
+        hear_only(front.as_fd(), &[Kind::Restart]).expect("a filter");
+        say_all();
+        assert_eq!(kinds(), [Kind::Restart]);
+        say(Kind::Restart, &[b'x'; 5000]).expect("sent");
+        assert_eq!(heard()[0].text, [b'x'; RESTART_REASON_BYTES_MAX]);
+        // A filter takes the place of the one before.
+        hear_no_more(front.as_fd()).expect("a filter");
+        say_all();
+        assert_eq!(kinds(), []);
+        hear_only(front.as_fd(), &[Kind::Ready, Kind::Restart]).expect("a filter");
+        say_all();
+        assert_eq!(kinds(), [Kind::Ready, Kind::Restart]);
+    }
+
+    #[test]
+    fn what_lies_there_is_found_behind_the_end_of_one_that_did_not_read() {
+        let (front, other) = pair().expect("socketpair");
+        send(front.as_fd(), Kind::Body, (1, 2), &[], &[], false).expect("sent");
+        send(other.as_fd(), Kind::Restart, (0, 0), b"", &[], false).expect("sent");
+        drop(other);
+        assert!(!is_empty(front.as_fd()));
+        drain(front.as_fd());
+        assert!(is_empty(front.as_fd()));
+    }
+
+    #[test]
     fn what_lies_unread_can_be_dropped() {
         let (front, other) = pair().expect("socketpair");
         assert!(is_empty(front.as_fd()));
@@ -338,6 +414,11 @@ mod tests {
             .map(|_| ())
             .map_err(|e| e.kind());
         assert_eq!(garbage, Err(io::ErrorKind::InvalidData));
+        rustix::net::send(&other, b"", SendFlags::empty()).expect("sent");
+        let empty = receive(front.as_fd(), false)
+            .map(|_| ())
+            .map_err(|e| e.kind());
+        assert_eq!(empty, Err(io::ErrorKind::InvalidData));
         drop(other);
         assert!(receive(front.as_fd(), false).expect("an end").is_none());
     }
