@@ -13,7 +13,7 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
-use crate::app::{App, Children, Message, Pool, Supervisor, SupervisorHandle};
+use crate::app::{App, Children, Command, Message, Pool, Supervisor, SupervisorHandle};
 use crate::config::{AppConfig, Configuration};
 use crate::gateway::{Gateway, Site, Sites};
 use crate::listen;
@@ -82,7 +82,10 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
                     // A terminal that closes says it, too.
                     SIGHUP if on_terminal == std::io::stderr().is_terminal() => {
                         if !is_draining {
-                            signal_notifier.reload(|| reopen.request());
+                            signal_notifier.reload(|| {
+                                reopen.request();
+                                restart_all(&signal_supervisors);
+                            });
                         }
                     }
                     _ if is_draining => {
@@ -200,6 +203,14 @@ fn await_first_starts(sites: &Sites) -> Result<(), String> {
             }
             Ok(())
         }
+    }
+}
+
+fn restart_all(supervisors: &[SupervisorHandle]) {
+    for supervisor in supervisors {
+        supervisor.tell(Command::Restart {
+            reason: "SIGHUP".into(),
+        });
     }
 }
 

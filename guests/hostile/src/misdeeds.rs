@@ -30,7 +30,7 @@ const LIFE_MS: usize = 800;
 
 type Misdeed = fn(&'static App, Random);
 
-const MISDEEDS: [(&str, Misdeed); 22] = [
+const MISDEEDS: [(&str, Misdeed); 24] = [
     ("scribble", scribble),
     ("scribble_words", scribble_words),
     ("odd_heads", odd_heads),
@@ -39,6 +39,7 @@ const MISDEEDS: [(&str, Misdeed); 22] = [
     ("never_take", never_take),
     ("flood_control", flood_control),
     ("flood_descriptors", flood_descriptors),
+    ("flood_restarts", flood_restarts),
     ("close_control", close_control),
     ("flood_stderr", flood_stderr),
     ("knock", knock),
@@ -53,6 +54,7 @@ const MISDEEDS: [(&str, Misdeed); 22] = [
     ("unsay", unsay),
     ("lingering_socket", lingering_socket),
     ("stop_itself", stop_itself),
+    ("stay", stay),
 ];
 
 /// The life of an app process. Comes back if it was an honest one.
@@ -74,7 +76,7 @@ pub fn live(app: App, mut random: Random) {
     let life_ms = 100 + random.below(LIFE_MS) as u64;
     let status = random.below(256) as i32;
     // Where `fork` wants a single thread the misdeed itself sees to its end.
-    if !matches!(name, "children" | "lingering_socket") {
+    if !matches!(name, "children" | "lingering_socket" | "stay") {
         spawn(move || {
             sleep(Duration::from_millis(life_ms));
             exit_now(status)
@@ -397,7 +399,11 @@ fn flood_control(app: &'static App, mut random: Random) {
                     control,
                     &vec![0; control::MESSAGE_BYTES_MAX + flood.below(9000)],
                 ),
-                2 => control::send(control, Kind::Hello, (flood.next(), 0), b"x", &[], false),
+                2 => {
+                    let kind = flood.of(&[Kind::Hello, Kind::Restart]);
+                    let text = vec![b'\n'; flood.below(500)];
+                    control::send(control, kind, (flood.next(), 0), &text, &[], false)
+                }
                 _ => send_raw(control, &[1; 4000][..flood.below(4000)]),
             };
         }
@@ -411,7 +417,7 @@ fn flood_descriptors(app: &'static App, mut random: Random) {
     let _ = app.with_control(|control| {
         for _ in 0..100 {
             let count = 1 + random.below(many.len());
-            let kind = random.of(&[Kind::Hello, Kind::Body, Kind::Fork]);
+            let kind = random.of(&[Kind::Hello, Kind::Body, Kind::Fork, Kind::Restart]);
             let _ = control::send(control, kind, (1, 1), b"", &many[..count], false);
         }
         Ok(())
@@ -419,9 +425,21 @@ fn flood_descriptors(app: &'static App, mut random: Random) {
     serve(app, &mut random);
 }
 
+/// One wish for a restart after the other, as fast as it goes.
+fn flood_restarts(app: &'static App, mut random: Random) {
+    spawn(move || {
+        loop {
+            let _ = app.with_control(|control| {
+                control::send(control, Kind::Restart, (0, 0), b"again", &[], false)
+            });
+        }
+    });
+    serve(app, &mut random);
+}
+
 /// A socket that is slow to close: whoever drops its last descriptor waits for data that nobody takes.
 fn lingering_socket(app: &'static App, mut random: Random) {
-    send_lingering_socket(app, Kind::Hello);
+    send_lingering_socket(app, random.of(&[Kind::Hello, Kind::Restart]));
     for _ in 0..random.below(20) {
         let Some(taken) = app.accept() else { return };
         answer(app, taken, 10);
@@ -431,18 +449,18 @@ fn lingering_socket(app: &'static App, mut random: Random) {
 pub fn send_lingering_socket(app: &App, kind: Kind) {
     let linger = || -> std::io::Result<OwnedFd> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let mut stream = TcpStream::connect(listener.local_addr()?)?;
-        stream.set_nonblocking(true)?;
-        while stream.write(&[0; 65536]).is_ok() {}
-        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60)))?;
+        let address = listener.local_addr()?;
+        // The child keeps the other end open, and has no copy of this one: the last is to be the front's.
         if fork()?.is_none() {
-            drop(stream);
             app.sleep_while_front_lives(Duration::from_secs(60));
             drop(listener);
             exit_now(0);
         }
-        // The child has closed its copy by then: the last one is to be the front's.
-        sleep(Duration::from_millis(10));
+        drop(listener);
+        let mut stream = TcpStream::connect(address)?;
+        stream.set_nonblocking(true)?;
+        while stream.write(&[0; 65536]).is_ok() {}
+        rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::from_secs(60)))?;
         Ok(stream.into())
     };
     if let Ok(socket) = linger() {
@@ -532,6 +550,18 @@ fn stop_itself(app: &'static App, mut random: Random) {
         let _ = rustix::process::kill_process(me, Signal::STOP);
     });
     serve(app, &mut Random::new(1, 1));
+}
+
+/// Works well, and does not hear that it is to end.
+fn stay(app: &'static App, mut random: Random) {
+    while !app.is_stopped() {
+        let Some(taken) = app.segment.take(0) else {
+            sleep(Duration::from_micros(200));
+            continue;
+        };
+        answer(app, taken, random.of(&[10, 5000]));
+    }
+    sleep(Duration::from_secs(60));
 }
 
 fn kill_itself(signal: Signal) {

@@ -20,7 +20,7 @@ pub use children::Children;
 pub use pool::Pool;
 pub use process::{Place, Process};
 pub use running::{Client, Running, Stage, TakenHead};
-pub use supervisor::{Supervisor, SupervisorHandle};
+pub use supervisor::{Command, Supervisor, SupervisorHandle};
 
 /// One configured application: its pools.
 pub struct App {

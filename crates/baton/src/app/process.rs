@@ -30,6 +30,8 @@ pub struct Process {
     request: AtomicU64,
     offered: AtomicBool,
     dead: AtomicBool,
+    /// It was told to end.
+    stopping: AtomicBool,
     /// Its slots that get no more requests.
     slots_left: AtomicU32,
     /// Offers in a row that lay untaken.
@@ -87,6 +89,7 @@ impl Process {
             request: AtomicU64::new(0),
             offered: AtomicBool::new(false),
             dead: AtomicBool::new(false),
+            stopping: AtomicBool::new(false),
             slots_left: AtomicU32::new(0),
             untaken: AtomicU32::new(0),
         }
@@ -151,9 +154,14 @@ impl Process {
 
     /// Tells all its threads to leave when they are done.
     pub fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         for thread in 0..self.segment.geometry().threads {
             self.segment.stop(thread);
         }
+    }
+
+    pub fn is_stopping(&self) -> bool {
+        self.stopping.load(Ordering::Acquire)
     }
 
     /// It has answered a request.

@@ -1,11 +1,11 @@
-//! What other threads tell: the end of processes, and that all of them are to end.
+//! What other threads tell: the end of processes, a wish for a restart, and that all of them are to end.
 
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{Command, Stopping, Supervisor, ZygoteState};
+use super::{Command, Stopping, Supervisor};
 
 impl Supervisor {
     pub(super) fn take_commands(&mut self) {
@@ -15,6 +15,10 @@ impl Supervisor {
                 Command::Ended { number, status } => self.process_gone(number, status),
                 // The pool has said so already; it is looked at next.
                 Command::Wake => {}
+                Command::Restart { reason } => {
+                    // If it was wanted already, that one counts.
+                    let _ = self.want_restart(reason, false);
+                }
                 Command::Stop { grace, done } => self.stop(grace, done),
             }
         }
@@ -28,8 +32,10 @@ impl Supervisor {
         });
         stopping.done.push(done);
         stopping.kill_at_ms = stopping.kill_at_ms.min(kill_at_ms);
-        if let ZygoteState::Ready(zygote) | ZygoteState::Loading { zygote, .. } = &self.zygote {
-            zygote.stop();
+        for seat in std::iter::once(&self.current).chain(&self.successor) {
+            if let Some(zygote) = seat.zygote.get() {
+                zygote.stop();
+            }
         }
         for member in self.members.values() {
             member.process.stop();

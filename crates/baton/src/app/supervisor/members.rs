@@ -1,10 +1,10 @@
-//! App processes: forked, greeted, read, reaped.
+//! App processes: greeted, read, and what their end means.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use baton_dispatch::{Released, ThreadId};
-use baton_handoff::control::{self, BOOTS_FIRST, Kind, RESTART_REASON_BYTES_MAX};
+use baton_handoff::control::{self, BOOTS_FIRST, Kind};
 use rustix::event::epoll;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitStatus};
 
@@ -13,121 +13,26 @@ use super::super::lines::{Lines, Pipe};
 use super::super::process::{Place, Process};
 use super::super::running::Running;
 use super::super::zygote::Nascent;
-use super::{Member, NASCENT_MAX, Supervisor, Token, ZygoteState};
+use super::hearing::listen;
+use super::leavers::Leaving;
+use super::{Member, Supervisor};
 
 impl Supervisor {
-    pub(super) fn missing(&self) -> usize {
-        match self.stopping {
-            Some(_) => 0,
-            None => (self.pool.thread_count as usize)
-                .saturating_sub(self.members.len() + self.nascent.len()),
-        }
-    }
-
-    pub(super) fn fork_missing(&mut self, now_ms: u64) {
-        let ZygoteState::Ready(zygote) = &self.zygote else {
-            return;
-        };
-        let count = self
-            .missing()
-            .min(NASCENT_MAX - self.nascent.len().min(NASCENT_MAX));
-        for _ in 0..count {
-            let number = self.next_number;
-            self.next_number += 1;
-            let nascent = match zygote.fork(number, &self.flags, self.io_thread_count) {
-                Ok(nascent) => nascent,
-                Err(error) => {
-                    self.fork_not_before_ms = self.process_backoff.failed(now_ms);
-                    tracing::error!(app = self.pool.label, "cannot start a process: {error}");
-                    return;
-                }
-            };
-            let watched = self
-                .watch(nascent.control.as_fd(), Token::Control(number))
-                .and_then(|()| self.watch(nascent.stderr.pipe(), Token::Stderr(number)));
-            self.nascent.insert(number, (nascent, now_ms));
-            if let Err(error) = watched {
-                self.nascent_failed(number, &format!("cannot be watched: {error}"));
-                return;
-            }
-        }
-    }
-
-    /// Forks that a dead zygote was asked for may have come to nothing.
-    pub(super) fn abandon_nascent(&mut self) {
-        for (_, (nascent, _)) in std::mem::take(&mut self.nascent) {
-            self.let_go(nascent.control, nascent.stderr);
-        }
-    }
-
-    pub(super) fn nascent_failed(&mut self, number: u64, reason: &str) {
-        if let Some((nascent, _)) = self.nascent.remove(&number) {
-            self.let_go(nascent.control, nascent.stderr);
-            self.start_failed();
-            tracing::error!(app = self.pool.label, "a process could not start: {reason}");
-        }
-    }
-
-    /// Backs off; returns for how long. Those that were started together, and fail together, count as one.
-    fn start_failed(&mut self) -> u64 {
-        let now_ms = self.now_ms();
-        if now_ms >= self.fork_not_before_ms {
-            self.fork_not_before_ms = self.process_backoff.failed(now_ms);
-        }
-        self.fork_not_before_ms - now_ms
-    }
-
     pub(super) fn hear_process(&mut self, number: u64) {
-        if let Some((nascent, _)) = self.nascent.get(&number) {
-            match control::look(nascent.control.as_fd()) {
-                Ok(Some(message)) if is_mere(&message, Kind::Hello) => match message.pid {
-                    Some(pid) => self.process_up(number, pid, message.b == BOOTS_FIRST),
-                    None => self.nascent_failed(number, "its hello had no sender"),
-                },
-                Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-                _ => self.nascent_failed(number, "it ended before it said hello"),
-            }
-        } else {
-            self.hear_member(number);
-        }
-    }
-
-    /// A process says each thing once: that it has booted, and that it wants its app loaded anew. Whatever else it says,
-    /// and a closed socket, mean that it has ended, or pretends to.
-    fn hear_member(&mut self, number: u64) {
-        let Some(member) = self.members.get_mut(&number) else {
-            return;
+        let Some(asked) = self.nascent.get(&number) else {
+            return self.hear_member(number);
         };
-        let control = member.process.control();
-        match control::look(control) {
-            Ok(Some(message)) if is_mere(&message, Kind::Ready) && member.boots() => {
-                let _ = control::receive(control, false);
-                self.process_ready(number);
-            }
-            Ok(Some(message)) if is_mere(&message, Kind::Restart) && !member.boots() => {
-                let _ = control::receive(control, false);
-                member.is_heard = false;
-                silence(&member.process);
-                self.restart_wanted(&message.text);
-            }
+        match control::look(asked.nascent.control.as_fd()) {
+            Ok(Some(message)) if is_mere(&message, Kind::Hello) => match message.pid {
+                Some(pid) => self.process_up(number, pid, message.b == BOOTS_FIRST),
+                None => self.nascent_failed(number, "its hello had no sender"),
+            },
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
-            _ => {
-                member.process.signal(Signal::KILL);
-                let _ = epoll::delete(&self.epoll, control);
-            }
+            _ => self.nascent_failed(number, "it ended before it said hello"),
         }
     }
 
-    fn restart_wanted(&self, reason: &[u8]) {
-        let len = reason.len().min(RESTART_REASON_BYTES_MAX);
-        tracing::warn!(
-            app = self.pool.label,
-            "a process asks for a restart of its app: {}",
-            String::from_utf8_lossy(&reason[..len])
-        );
-    }
-
-    pub(super) fn process_up(&mut self, number: u64, pid: Pid, boots_first: bool) {
+    fn process_up(&mut self, number: u64, pid: Pid, boots_first: bool) {
         let pidfd = match rustix::process::pidfd_open(pid, PidfdFlags::empty()) {
             Ok(pidfd) => pidfd,
             Err(error) => return self.nascent_failed(number, &format!("pid {pid:?}: {error}")),
@@ -136,16 +41,20 @@ impl Supervisor {
             let reason = format!("pid {pid:?} is no child of ours, or said hello twice: {error}");
             return self.nascent_failed(number, &reason);
         }
-        let Some((nascent, _)) = self.nascent.get(&number) else {
+        let Some(asked) = self.nascent.get(&number) else {
             return;
         };
-        // Application code runs from now on. If the process has nothing more to say it is not listened to: with nothing
-        // in it, its socket can be closed on any thread.
-        let control = nascent.control.as_fd();
-        let is_silent = (boots_first || control::hear_no_more(control).is_ok())
+        let control = asked.nascent.control.as_fd();
+        let is_fit = listen(control, boots_first, &self.slow)
             && control::receive(control, false).is_ok()
-            && (boots_first || !matches!(control::look(control), Ok(Some(_))));
-        if !is_silent {
+            && match control::look(control) {
+                Ok(Some(message)) => {
+                    is_mere(&message, Kind::Ready) || is_mere(&message, Kind::Restart)
+                }
+                Ok(None) => true,
+                Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+            };
+        if !is_fit {
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
             return self.nascent_failed(number, "it said more than hello; killed");
         }
@@ -153,7 +62,7 @@ impl Supervisor {
             // It has come too late, and has nothing to finish.
             let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
         }
-        let Some((nascent, _)) = self.nascent.remove(&number) else {
+        let Some(asked) = self.nascent.remove(&number) else {
             return;
         };
         let Nascent {
@@ -161,32 +70,36 @@ impl Supervisor {
             control,
             stderr,
             knockers,
-            ..
-        } = nascent;
+        } = asked.nascent;
         let pool = self.pool.clone();
         let process = Process::new(pool, number, pid, pidfd, segment, control, knockers);
         let process = Arc::new(process);
         // Before the first offer: whoever offers hears the knocks.
         self.post_all(|| Message::ProcessUp(process.clone()));
-        self.members.insert(
-            number,
-            Member {
-                process,
-                threads: Vec::new(),
-                stderr,
-                is_heard: boots_first,
-            },
-        );
+        let member = Member {
+            process,
+            generation: asked.generation,
+            since_ms: self.now_ms(),
+            threads: Vec::new(),
+            stderr,
+            has_asked: false,
+            leaving: Leaving::default(),
+        };
+        self.members.insert(number, member);
         if !boots_first {
             self.process_ready(number);
         }
     }
 
     /// It takes requests from now on.
-    fn process_ready(&mut self, number: u64) {
-        let Some(process) = self.members.get(&number).map(|member| &member.process) else {
+    pub(super) fn process_ready(&mut self, number: u64) {
+        let Some(member) = self.members.get(&number) else {
             return;
         };
+        let (process, generation) = (&member.process, member.generation);
+        if self.is_given_up(generation) {
+            return;
+        }
         let threads = (0..process.segment().geometry().slots())
             .map(|slot| {
                 self.add_thread(Place {
@@ -200,12 +113,13 @@ impl Supervisor {
         }
         self.process_backoff.succeeded();
         self.pool.set_down(false);
+        self.make_way(generation);
     }
 
-    pub(super) fn add_thread(&self, place: Place) -> ThreadId {
+    fn add_thread(&self, place: Place) -> ThreadId {
+        let now_ms = self.now_ms();
         let mut dispatcher = self.pool.dispatcher();
         let id = dispatcher.add(place);
-        let now_ms = monotonic_ms();
         let released = dispatcher.release(id, 0, now_ms);
         drop(dispatcher);
         if let Released::Next(handoff) = released {
@@ -223,8 +137,8 @@ impl Supervisor {
                 process.pid.as_raw_nonzero().get(),
                 process.last_request(),
             )
-        } else if let Some((nascent, _)) = self.nascent.get_mut(&number) {
-            (&mut nascent.stderr, 0, 0)
+        } else if let Some(asked) = self.nascent.get_mut(&number) {
+            (&mut asked.nascent.stderr, 0, 0)
         } else {
             return;
         };
@@ -240,9 +154,6 @@ impl Supervisor {
         let Some(member) = self.members.remove(&number) else {
             return;
         };
-        if member.is_heard {
-            silence(&member.process);
-        }
         member.process.mark_dead();
         let mut dispatcher = self.pool.dispatcher();
         for thread in &member.threads {
@@ -252,13 +163,36 @@ impl Supervisor {
         // Requests may keep the process's descriptors open for as long as their clients read, and this one would be
         // ready all that time.
         let _ = epoll::delete(&self.epoll, member.process.control());
+        self.silence(&member.process);
         self.post_all(|| Message::ProcessGone(member.process.clone()));
         if self.stopping.is_some() {
             return;
         }
+        self.look_into(&member, status);
+        if member.boots()
+            && self.members.is_empty()
+            && self.nascent.is_empty()
+            && self.successor.is_none()
+        {
+            self.pool_down();
+        }
+    }
+
+    /// Why a process has ended, and what follows from it.
+    fn look_into(&mut self, member: &Member, status: WaitStatus) {
         let pid = member.process.pid.as_raw_nonzero().get();
         let how = how_it_ended(status);
-        let again_ms = match member.process.was_offered() {
+        if self.is_given_up(member.generation) {
+            return;
+        }
+        if self.is_successor(member.generation) {
+            return self.restart_failed(&format!("a process has ended before it served: {how}"));
+        }
+        let is_told = member.process.is_stopping();
+        let has_worked = member.process.was_offered() || is_told;
+        let is_clean = status.exit_status() == Some(0) && has_worked;
+        self.has_gone(member.generation, !is_clean);
+        let again_ms = match has_worked || member.generation < self.current.generation {
             true => 0,
             false => self.start_failed(),
         };
@@ -270,14 +204,11 @@ impl Supervisor {
                 again_ms,
                 "a process has ended before it served: {how}"
             );
-        } else if status.exit_status() == Some(0) {
-            // It has served as many requests as it may.
+        } else if is_clean {
+            // It was told to leave, or has served as many requests as it may.
             tracing::debug!(app, pid, "a process has ended: {how}");
         } else {
             tracing::warn!(app, pid, "a process has ended: {how}");
-        }
-        if member.boots() && self.members.is_empty() && self.nascent.is_empty() {
-            self.pool_down();
         }
     }
 
@@ -297,21 +228,8 @@ impl Supervisor {
     }
 }
 
-/// Nothing that the process says arrives any more. What lies there unread is dropped on a thread of its own: it may hold
-/// descriptors that are slow to close.
-fn silence(process: &Process) {
-    let _ = control::hear_no_more(process.control());
-    if control::is_empty(process.control()) {
-        return;
-    }
-    match process.control().try_clone_to_owned() {
-        Ok(control) => spawn_closer(move || control::drain(control.as_fd())),
-        // Whoever lets go of the process last may have to wait.
-        Err(error) => tracing::error!("cannot copy a descriptor: {error}"),
-    }
-}
-
-fn spawn_closer(close: impl FnOnce() + Send + 'static) {
+/// A thread for closing what may be slow to close.
+pub(super) fn spawn_closer(close: impl FnOnce() + Send + 'static) {
     let closing = std::thread::Builder::new()
         .name("closer".into())
         .stack_size(64 * 1024)
@@ -322,14 +240,8 @@ fn spawn_closer(close: impl FnOnce() + Send + 'static) {
 }
 
 /// The kind, and nothing sent along.
-fn is_mere(message: &control::Message, kind: Kind) -> bool {
+pub(super) fn is_mere(message: &control::Message, kind: Kind) -> bool {
     message.kind == kind && message.descriptors.is_empty()
-}
-
-/// The clock that the I/O threads use, for the dispatcher's times.
-fn monotonic_ms() -> u64 {
-    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
 }
 
 fn how_it_ended(status: WaitStatus) -> String {

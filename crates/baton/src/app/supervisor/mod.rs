@@ -1,16 +1,25 @@
 //! The supervisor of a pool: one thread that starts its zygote, keeps its processes at their
 //! number, and reads what they write to standard error. It never ends before the front does,
 //! because zygotes die with the thread that spawned them.
+//!
+//! [`zygotes`] load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`]
+//! is what these may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that
+//! the old ones do leave, [`ending`] is the end of all.
 
 mod ending;
+mod forks;
+mod hearing;
+mod leavers;
 mod members;
+mod restart;
 mod zygotes;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use baton_dispatch::{Backoff, ThreadId};
 use baton_handoff::front::IoFlags;
@@ -20,8 +29,10 @@ use rustix::process::WaitStatus;
 use super::process::Process;
 use super::zygote::{Nascent, Zygote};
 use super::{Children, Pool};
+use leavers::{Leavers, Leaving};
+use restart::Restart;
 
-/// A zygote that is not ready after this time is killed.
+/// A zygote that is not ready after this time is killed. In a restart its first process has as much time to boot.
 const START_MS_MAX: u64 = 30_000;
 /// A zygote that ends sooner after it was ready is not started again at once.
 const READY_MS_MIN: u64 = 100;
@@ -29,6 +40,8 @@ const READY_MS_MIN: u64 = 100;
 const FORK_MS_MAX: u64 = 5_000;
 /// Forks under way at once: the zygote makes one after the other anyway.
 const NASCENT_MAX: usize = 64;
+/// In a restart there may be more processes than threads, by the threads divided by this, and at least by one.
+const SURGE_DIVISOR: usize = 4;
 /// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
 const POOL_SHIFT: u32 = 40;
 
@@ -38,6 +51,9 @@ pub enum Command {
     Ended { number: u64, status: WaitStatus },
     /// The pool is dormant no more.
     Wake,
+    /// Load the app anew and put new processes in the place of all that are there, without losing a request. If a
+    /// restart is under way, there is one more after it.
+    Restart { reason: String },
     /// End all processes, within the grace; answer when none is left.
     Stop { grace: Duration, done: Sender<()> },
 }
@@ -77,6 +93,13 @@ impl SupervisorHandle {
     }
 }
 
+/// A zygote and its generation: what was loaded by one start or restart of the app.
+struct Seat {
+    /// Its processes have the same. Later ones are higher.
+    generation: u64,
+    zygote: ZygoteState,
+}
+
 enum ZygoteState {
     /// To be started, not before this.
     Wanted {
@@ -89,13 +112,23 @@ enum ZygoteState {
     Ready(Zygote),
 }
 
+/// A process that was asked for and has not said hello.
+struct Asked {
+    nascent: Nascent,
+    generation: u64,
+    since_ms: u64,
+}
+
 struct Member {
     process: Arc<Process>,
+    generation: u64,
+    since_ms: u64,
     /// Those that the dispatcher knows: none while the process boots.
     threads: Vec<ThreadId>,
     stderr: super::lines::Lines,
-    /// Since its hello it has run application code and may say something.
-    is_heard: bool,
+    /// It wants a restart, and is not listened to any more.
+    has_asked: bool,
+    leaving: Leaving,
 }
 
 impl Member {
@@ -117,10 +150,17 @@ pub struct Supervisor {
     epoll: OwnedFd,
     commands: Receiver<Command>,
     bell: Arc<OwnedFd>,
-    started: Instant,
-    zygote: ZygoteState,
+    /// It has the zygote that makes up for processes that end.
+    current: Seat,
+    /// In a restart, until the first of its processes is ready.
+    successor: Option<Seat>,
+    next_generation: u64,
+    restart: Restart,
+    leavers: Leavers,
+    /// Threads that empty a socket which is slow to empty.
+    slow: Arc<AtomicUsize>,
     zygote_ready_ms: u64,
-    nascent: HashMap<u64, (Nascent, u64)>,
+    nascent: HashMap<u64, Asked>,
     members: HashMap<u64, Member>,
     next_number: u64,
     zygote_backoff: Backoff,
@@ -135,30 +175,34 @@ pub struct Supervisor {
 #[derive(Clone, Copy)]
 enum Token {
     Bell,
-    ZygoteControl,
-    ZygoteStderr,
+    /// With the generation.
+    ZygoteControl(u64),
+    ZygoteStderr(u64),
+    /// With the number of the process.
     Control(u64),
     Stderr(u64),
 }
 
 impl Token {
     fn to_data(self) -> epoll::EventData {
-        epoll::EventData::new_u64(match self {
-            Token::Bell => 0,
-            Token::ZygoteControl => 1,
-            Token::ZygoteStderr => 2,
-            Token::Control(number) => number << 2 | 1,
-            Token::Stderr(number) => number << 2 | 2,
-        })
+        let (number, kind) = match self {
+            Token::Bell => (0, 0),
+            Token::ZygoteControl(generation) => (generation, 1),
+            Token::ZygoteStderr(generation) => (generation, 2),
+            Token::Control(number) => (number, 3),
+            Token::Stderr(number) => (number, 4),
+        };
+        epoll::EventData::new_u64(number << 3 | kind)
     }
 
     fn from_data(data: epoll::EventData) -> Self {
-        match (data.u64() >> 2, data.u64() & 3) {
-            (0, 0) => Token::Bell,
-            (0, 1) => Token::ZygoteControl,
-            (0, _) => Token::ZygoteStderr,
-            (number, 1) => Token::Control(number),
-            (number, _) => Token::Stderr(number),
+        let number = data.u64() >> 3;
+        match data.u64() & 7 {
+            0 => Token::Bell,
+            1 => Token::ZygoteControl(number),
+            2 => Token::ZygoteStderr(number),
+            3 => Token::Control(number),
+            _ => Token::Stderr(number),
         }
     }
 }
@@ -191,8 +235,15 @@ impl Supervisor {
             epoll,
             commands,
             bell,
-            started: Instant::now(),
-            zygote: ZygoteState::Wanted { not_before_ms: 0 },
+            current: Seat {
+                generation: 1,
+                zygote: ZygoteState::Wanted { not_before_ms: 0 },
+            },
+            successor: None,
+            next_generation: 2,
+            restart: Restart::default(),
+            leavers: Leavers::default(),
+            slow: Arc::default(),
             zygote_ready_ms: 0,
             nascent: HashMap::new(),
             members: HashMap::new(),
@@ -233,8 +284,10 @@ impl Supervisor {
         }
     }
 
+    /// The clock that the I/O threads use too, for the dispatcher's times.
     fn now_ms(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64
+        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        now.tv_sec as u64 * 1000 + now.tv_nsec as u64 / 1_000_000
     }
 
     fn watch(&self, fd: BorrowedFd<'_>, token: Token) -> std::io::Result<()> {
@@ -249,8 +302,8 @@ impl Supervisor {
     fn handle(&mut self, token: Token) {
         match token {
             Token::Bell => self.take_commands(),
-            Token::ZygoteControl => self.hear_zygote(),
-            Token::ZygoteStderr => self.read_zygote_stderr(),
+            Token::ZygoteControl(generation) => self.hear_zygote(generation),
+            Token::ZygoteStderr(generation) => self.read_zygote_stderr(generation),
             Token::Control(number) => self.hear_process(number),
             Token::Stderr(number) => self.read_stderr(number),
         }
@@ -259,43 +312,17 @@ impl Supervisor {
     /// Does what is due, and says when the next thing will be.
     fn advance(&mut self) -> Option<u64> {
         let now_ms = self.now_ms();
-        let mut next_ms = self.advance_stop(now_ms);
+        let stop_ms = self.advance_stop(now_ms);
         if self.pool.is_dormant() {
-            return next_ms;
+            return stop_ms;
         }
-        let mut sooner =
-            |at_ms: u64| next_ms = Some(next_ms.map_or(at_ms, |next: u64| next.min(at_ms)));
-        if let ZygoteState::Wanted { not_before_ms } = self.zygote
-            && self.stopping.is_none()
-        {
-            match now_ms >= not_before_ms {
-                true => self.spawn_zygote(now_ms),
-                false => sooner(not_before_ms),
-            }
-        }
-        match &self.zygote {
-            ZygoteState::Loading { zygote, since_ms } if now_ms >= since_ms + START_MS_MAX => {
-                zygote.kill();
-                self.zygote_failed("it was not ready within 30 s");
-            }
-            ZygoteState::Loading { since_ms, .. } => sooner(since_ms + START_MS_MAX),
-            ZygoteState::Ready(_) if self.missing() > 0 => {
-                match now_ms >= self.fork_not_before_ms {
-                    true => self.fork_missing(now_ms),
-                    false => sooner(self.fork_not_before_ms),
-                }
-            }
-            _ => {}
-        }
-        if let ZygoteState::Wanted { not_before_ms } = self.zygote {
-            sooner(not_before_ms);
-        }
-        let oldest_ms = self.nascent.values().map(|(_, since_ms)| *since_ms).min();
-        match oldest_ms.map(|since_ms| since_ms + FORK_MS_MAX) {
-            Some(late_ms) if now_ms >= late_ms => self.zygote_stuck(),
-            Some(late_ms) => sooner(late_ms),
-            None => {}
-        }
-        next_ms
+        let restart_ms = self.advance_restart(now_ms);
+        let zygotes_ms = self.advance_zygotes(now_ms);
+        let forks_ms = self.advance_forks(now_ms);
+        let leavers_ms = self.advance_leavers(now_ms);
+        [stop_ms, restart_ms, zygotes_ms, forks_ms, leavers_ms]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }

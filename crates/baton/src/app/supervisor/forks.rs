@@ -1,0 +1,172 @@
+//! How many processes there are to be, and the zygotes asked for those that are missing.
+
+use std::os::fd::AsFd;
+
+use baton_handoff::control::{self, Kind};
+use rustix::net::Shutdown;
+use rustix::process::{Pid, PidfdFlags, Signal};
+
+use super::super::zygote::Nascent;
+use super::members::is_mere;
+use super::{Asked, FORK_MS_MAX, NASCENT_MAX, SURGE_DIVISOR, Supervisor, Token, ZygoteState};
+
+impl Supervisor {
+    pub(super) fn thread_count(&self) -> usize {
+        self.pool.thread_count as usize
+    }
+
+    fn count_of(&self, generation: u64) -> usize {
+        let members = self.members.values().map(|member| member.generation);
+        let asked = self.nascent.values().map(|asked| asked.generation);
+        members.chain(asked).filter(|of| *of == generation).count()
+    }
+
+    /// Starts what is missing, and gives up what does not come.
+    pub(super) fn advance_forks(&mut self, now_ms: u64) -> Option<u64> {
+        if self.stopping.is_none() {
+            if let Some(successor) = self.successor.as_ref().map(|seat| seat.generation) {
+                self.fork(successor, self.missing_of_successor(), now_ms);
+            }
+            if now_ms >= self.fork_not_before_ms {
+                self.fork(self.current.generation, self.missing(), now_ms);
+            }
+        }
+        let oldest = self.nascent.values().min_by_key(|asked| asked.since_ms);
+        let late = oldest.map(|asked| (asked.since_ms + FORK_MS_MAX, asked.generation));
+        if let Some((late_ms, generation)) = late
+            && now_ms >= late_ms
+        {
+            self.zygote_stuck(generation);
+            return Some(now_ms);
+        }
+        let waits = self.missing() > 0 && now_ms < self.fork_not_before_ms;
+        let fork_ms = waits.then_some(self.fork_not_before_ms);
+        let late_ms = late.map(|(late_ms, _)| late_ms);
+        [fork_ms, late_ms].into_iter().flatten().min()
+    }
+
+    /// Processes of the current generation that are to be started.
+    fn missing(&self) -> usize {
+        if self.stopping.is_some() {
+            return 0;
+        }
+        // A successor needs the room above the threads.
+        let bound = match self.successor {
+            Some(_) => self.thread_count(),
+            None => self.process_count_max(),
+        };
+        self.thread_count()
+            .saturating_sub(self.count_of(self.current.generation))
+            .min(bound.saturating_sub(self.members.len() + self.nascent.len()))
+    }
+
+    fn missing_of_successor(&self) -> usize {
+        let Some(successor) = &self.successor else {
+            return 0;
+        };
+        (self.process_count_max() - self.thread_count())
+            .saturating_sub(self.count_of(successor.generation))
+            .min(self.room())
+    }
+
+    /// Processes that may be started before others have ended.
+    pub(super) fn room(&self) -> usize {
+        self.process_count_max()
+            .saturating_sub(self.members.len() + self.nascent.len())
+    }
+
+    /// Of all generations together: in a restart, and only then, there are a few more than threads.
+    pub(super) fn process_count_max(&self) -> usize {
+        let threads = self.thread_count();
+        threads + (threads / SURGE_DIVISOR).max(1)
+    }
+
+    fn fork(&mut self, generation: u64, count: usize, now_ms: u64) {
+        let seat = match &self.successor {
+            Some(successor) if successor.generation == generation => successor,
+            _ => &self.current,
+        };
+        let ZygoteState::Ready(zygote) = &seat.zygote else {
+            return;
+        };
+        let count = count.min(NASCENT_MAX - self.nascent.len().min(NASCENT_MAX));
+        for _ in 0..count {
+            let number = self.next_number;
+            self.next_number += 1;
+            let nascent = match zygote.fork(number, &self.flags, self.io_thread_count) {
+                Ok(nascent) => nascent,
+                Err(error) => return self.fork_failed(generation, &error.to_string()),
+            };
+            let watched = self
+                .watch(nascent.control.as_fd(), Token::Control(number))
+                .and_then(|()| self.watch(nascent.stderr.pipe(), Token::Stderr(number)));
+            let asked = Asked {
+                nascent,
+                generation,
+                since_ms: now_ms,
+            };
+            self.nascent.insert(number, asked);
+            if let Err(error) = watched {
+                return self.nascent_failed(number, &format!("cannot be watched: {error}"));
+            }
+        }
+    }
+
+    fn fork_failed(&mut self, generation: u64, reason: &str) {
+        if self.is_successor(generation) {
+            return self.restart_failed(&format!("a process could not start: {reason}"));
+        }
+        self.start_failed();
+        tracing::error!(app = self.pool.label, "a process could not start: {reason}");
+    }
+
+    /// Backs off; returns for how long. Those that were started together, and fail together, count as one.
+    pub(super) fn start_failed(&mut self) -> u64 {
+        let now_ms = self.now_ms();
+        if now_ms >= self.fork_not_before_ms {
+            self.fork_not_before_ms = self.process_backoff.failed(now_ms);
+        }
+        self.fork_not_before_ms - now_ms
+    }
+
+    /// For a zygote that is no more.
+    pub(super) fn abandon_nascent(&mut self, generation: u64) {
+        let abandoned = self
+            .nascent
+            .extract_if(|_, asked| asked.generation == generation)
+            .collect::<Vec<_>>();
+        for (number, asked) in abandoned {
+            self.give_up(number, asked.nascent);
+        }
+    }
+
+    pub(super) fn nascent_failed(&mut self, number: u64, reason: &str) {
+        if let Some(asked) = self.nascent.remove(&number) {
+            self.give_up(number, asked.nascent);
+            self.fork_failed(asked.generation, reason);
+        }
+    }
+
+    /// Nobody waits for this process any more, which may have come to nothing. If it has said hello meanwhile it is killed,
+    /// or it would wait for requests for ever; if it has not, it finds its socket closed and ends.
+    fn give_up(&self, number: u64, nascent: Nascent) {
+        let control = nascent.control.as_fd();
+        let _ = rustix::net::shutdown(control, Shutdown::Read);
+        if let Ok(Some(message)) = control::look(control)
+            && is_mere(&message, Kind::Hello)
+            && let Some(pid) = message.pid
+        {
+            self.kill_stranger(number, pid);
+        }
+        self.let_go(nascent.control, nascent.stderr);
+    }
+
+    /// If it is a child of ours, and nobody's member.
+    fn kill_stranger(&self, number: u64, pid: Pid) {
+        if let Ok(pidfd) = rustix::process::pidfd_open(pid, PidfdFlags::empty())
+            && let Ok(()) = self.children.claim(pid, pidfd.as_fd(), &self.pool, number)
+        {
+            let _ = rustix::process::pidfd_send_signal(&pidfd, Signal::KILL);
+        }
+    }
+}
