@@ -32,8 +32,10 @@ pub const FOLLOW_SYMLINKS: &str = "--follow-symlinks";
 pub const INI_ADMIN: &str = "--ini-admin";
 /// `name=value`, which ini_set() may change.
 pub const INI_USER: &str = "--ini";
+/// With or without a pattern, as in `--watch=src`.
+pub const WATCH: &str = "--watch";
 /// All of them.
-pub const ALL: [&str; 28] = [
+pub const ALL: [&str; 29] = [
     LISTEN,
     THREADS,
     CONFIG,
@@ -62,4 +64,5 @@ pub const ALL: [&str; 28] = [
     FOLLOW_SYMLINKS,
     INI_ADMIN,
     INI_USER,
+    WATCH,
 ];

@@ -7,7 +7,7 @@ use std::fs;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use baton_journeys::options::{DEADLINE_MS, INI_ADMIN, KILL_GRACE_MS, THREADS, WORKER};
+use baton_journeys::options::{DEADLINE_MS, INI_ADMIN, KILL_GRACE_MS, THREADS, WATCH, WORKER};
 use baton_journeys::{Account, Baton, Conn, Site, alone, proc, wait_until};
 use rustix::process::Signal;
 
@@ -607,4 +607,62 @@ fn the_app_asks_for_it() {
     let asked = log.matches("the app asks for a restart").count();
     assert_eq!(asked, 2, "{log}");
     assert!(log.contains(&format!(" {}\"", "x".repeat(198))), "{log}");
+}
+
+#[test]
+fn files_are_watched() {
+    let _alone = alone();
+    let site = Site::of_fixture("php");
+    site.write("src/lib/a.php", "<?php");
+    site.write("node_modules/x/a.php", "<?php");
+    let server = serve(&site, 2, &[WATCH]);
+    let restarted = |file: &str| {
+        server.wait_for_log(&format!("restarting: {file}"));
+        wait_until("restarts are over", RESTART, || {
+            count(&server, OVER) == count(&server, BEGUN)
+        });
+    };
+    let before = pids(&server);
+    site.write("src/lib/a.php", "<?php // changed");
+    restarted("src/lib/a.php has changed");
+    assert!(pids(&server).is_disjoint(&before));
+    site.write("notes.txt", "x");
+    site.write("node_modules/x/a.php", "<?php // changed");
+    for number in 0..50 {
+        site.write(&format!("new/{number}/x.twig"), "x");
+    }
+    restarted("new/");
+    fs::write(site.path(".env"), "A=1").expect("written");
+    restarted(".env has changed");
+    // Many changes are one restart, or a few if they take their time.
+    assert!(count(&server, BEGUN) < 30, "{}", server.log());
+    let log = server.stop();
+    assert!(
+        !log.contains("node_modules") && !log.contains("notes.txt"),
+        "{log}"
+    );
+
+    let server = serve(
+        &site,
+        2,
+        &["--watch=src", "--watch=*.lock", "--watch=!src/cache"],
+    );
+    site.write("index.php", "<?php // changed");
+    site.write("src/cache/a.php", "<?php");
+    site.write("composer.lock", "{}");
+    server.wait_for_log("restarting: composer.lock has changed");
+    server.stop();
+
+    for (pattern, reason) in [
+        ("../x", "outside of"),
+        ("!src", "only patterns with !"),
+        ("{a", "{a"),
+    ] {
+        let option = format!("{WATCH}={pattern}");
+        let ended = Baton::try_with(site.root(), &[&option])
+            .err()
+            .expect("refused");
+        assert!(!ended.status.success());
+        assert!(ended.output.contains(reason), "{}", ended.output);
+    }
 }

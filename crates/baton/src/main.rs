@@ -2,7 +2,8 @@
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
 //! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
-//! with its pools of threads, their processes and supervisors. [`serve`] puts them together;
+//! with its pools of threads, their processes and supervisors. [`serve`] puts them together,
+//! [`watch`] restarts an application when its files change;
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
 //! where; [`systemd`] passes sockets and hears how it goes.
 
@@ -24,6 +25,7 @@ mod routes;
 mod serve;
 mod systemd;
 mod values;
+mod watch;
 
 use std::process::ExitCode;
 

@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 use crate::listen::{self, Listen};
 use crate::routes::{HostPattern, PathPattern};
 use crate::values::{Pair, ScriptPath, parse_index, parse_name, parse_pair};
+use crate::watch::DEFAULT_PATTERN;
 
 #[derive(Parser)]
 #[command(name = "baton", version, about, args_override_self = true)]
@@ -116,6 +117,12 @@ pub struct AppOptions {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, action = ArgAction::Set,
           default_value_t = false, default_missing_value = "true", hide_possible_values = true)]
     pub retry: bool,
+
+    /// Development: restart the application when files change that match, such as src/**/*.php, a folder, or !FOLDER for
+    /// all but that; relative to its folder; may be repeated. Hidden folders, node_modules and the application's own var
+    /// and storage only count where they are named. On the command line without a pattern: **/*.{env,php,twig,yaml,yml}
+    #[arg(long, value_name = "PATTERN", num_args = 0..=1, require_equals = true, default_missing_value = DEFAULT_PATTERN)]
+    pub watch: Vec<String>,
 
     /// A thread idle for longer goes first once, in milliseconds, 1 to 86400000
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1))]

@@ -9,6 +9,8 @@ use crate::options::Language;
 pub struct Project {
     /// Its name in logs: the folder's.
     pub name: String,
+    /// The application's own folder; absolute, links resolved.
+    pub folder: PathBuf,
     /// The document root; absolute, links resolved.
     pub root: PathBuf,
     /// The front controller, as a URL path: `/index.php`.
@@ -55,6 +57,7 @@ pub fn find(path: &Path, sought: &Sought<'_>) -> Result<Project, String> {
         return Ok(Project {
             name: name_of(&real),
             root: root.clone(),
+            folder: real,
             index: format!("/{}", sought.index),
             single_script: false,
         });
@@ -71,11 +74,13 @@ pub fn find(path: &Path, sought: &Sought<'_>) -> Result<Project, String> {
 fn single_script(script: &Path) -> Option<Project> {
     let is_php = script.extension()?.eq_ignore_ascii_case("php");
     let file = script.file_name()?.to_str()?;
+    let folder = script.parent().unwrap_or(Path::new("/")).to_path_buf();
     is_php.then(|| Project {
         name: script
             .file_stem()
             .map_or_else(String::new, |stem| stem.to_string_lossy().into_owned()),
-        root: script.parent().unwrap_or(Path::new("/")).to_path_buf(),
+        root: folder.clone(),
+        folder,
         index: format!("/{file}"),
         single_script: true,
     })
@@ -169,10 +174,9 @@ mod tests {
     #[test]
     fn a_public_folder_goes_before_the_folder_itself() {
         let folder = Folder::with("public", &["index.php", "public/index.php"]);
-        assert_eq!(
-            find(&folder.0).expect("found").root,
-            folder.0.join("public")
-        );
+        let project = find(&folder.0).expect("found");
+        assert_eq!(project.root, folder.0.join("public"));
+        assert_eq!(project.folder, folder.0);
     }
 
     #[test]

@@ -20,6 +20,7 @@ use crate::listen;
 use crate::logs::{self, Reopen};
 use crate::options::ServerOptions;
 use crate::systemd::{self, Notifier};
+use crate::watch;
 
 /// What app processes get to end by themselves once nothing is running any more.
 const STOP_GRACE: Duration = Duration::from_secs(5);
@@ -107,6 +108,9 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
         });
     let listener = listener.map_err(|error| format!("cannot start a thread: {error}"))?;
     await_first_starts(&sites)?;
+    for site in &sites.list {
+        watch::start(&site.app)?;
+    }
     announce(&sites, &addresses, started);
     notifier.ready(&format!("serving {}", sites.names()));
 

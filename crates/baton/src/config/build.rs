@@ -13,6 +13,7 @@ use crate::account;
 use crate::options::{AppOptions, RouteOptions, ServerOptions, WorkerOptions, cores};
 use crate::project::{self, Project, Sought};
 use crate::routes::{Route, Routes};
+use crate::watch;
 
 /// `None` only with problems. `folder` is where paths of the file begin.
 pub fn configuration(
@@ -143,6 +144,10 @@ impl Builder<'_> {
             self.problems.add(place, reason);
         });
         let mut project = project.ok()?;
+        if let Err(reason) = watch::check(&project.folder, &options.watch) {
+            let place = self.place(table, "watch");
+            self.problems.add(place, format!("`watch`: {reason}"));
+        }
         let workers = self.workers(&project, &root, &options, table, workers);
         if let Some(name) = name {
             project.name = name.to_owned();

@@ -305,6 +305,7 @@ mod tests {
         fn resolver(&self, index: &str, has_worker: bool) -> Resolver {
             let project = Project {
                 name: "site".into(),
+                folder: self.0.clone(),
                 root: self.0.clone(),
                 index: index.into(),
                 single_script: false,
