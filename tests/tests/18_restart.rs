@@ -4,12 +4,14 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use baton_journeys::options::{DEADLINE_MS, INI_ADMIN, KILL_GRACE_MS, THREADS, WATCH, WORKER};
 use baton_journeys::{Account, Baton, Conn, Site, alone, proc, wait_until};
 use rustix::process::Signal;
+use rustix::pty::OpenptFlags;
 
 /// Until a restart is over, on a machine with other things to do.
 const RESTART: Duration = Duration::from_secs(20);
@@ -665,4 +667,39 @@ fn files_are_watched() {
         assert!(!ended.status.success());
         assert!(ended.output.contains(reason), "{}", ended.output);
     }
+}
+
+/// SIGHUP is also what comes when a terminal is closed: nobody is there any more to end the server.
+#[test]
+fn a_server_ends_with_its_terminal() {
+    let _alone = alone();
+    let site = Site::of_fixture("php");
+    // Not inherited: it is to be closed when the journey closes it.
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+    let terminal = rustix::pty::openpt(flags).expect("a terminal");
+    rustix::pty::grantpt(&terminal).expect("granted");
+    rustix::pty::unlockpt(&terminal).expect("unlocked");
+    let name = rustix::pty::ptsname(&terminal, Vec::new()).expect("a name");
+    let other = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(std::ffi::OsStr::from_bytes(name.to_bytes()))
+        .expect("the other end");
+    // A session of its own, of which this is the terminal.
+    let mut command = std::process::Command::new("setsid");
+    command.arg("--ctty").arg(baton_journeys::baton::binary());
+    let mut server =
+        Baton::start_with_stdin(command, other.into(), site.root(), &[]).expect("started");
+    server.get("/pid.php").expect(200);
+    // As long as it is open, SIGHUP means a restart.
+    restart(&server);
+    let mut asked = ask(&server, "/pid.php?ms=1000");
+    std::thread::sleep(Duration::from_millis(200));
+    drop(terminal);
+    asked
+        .reply()
+        .expect("what was running is finished")
+        .expect(200);
+    let status = server.wait(Duration::from_secs(10)).expect("it ends");
+    assert!(status.success(), "{status}");
 }

@@ -24,6 +24,7 @@ mod project;
 mod routes;
 mod serve;
 mod systemd;
+mod terminal;
 mod values;
 mod watch;
 

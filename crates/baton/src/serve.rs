@@ -1,6 +1,5 @@
 //! `baton serve`: puts the parts together, and takes them apart in order.
 
-use std::io::IsTerminal;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,6 +19,7 @@ use crate::listen;
 use crate::logs::{self, Reopen};
 use crate::options::ServerOptions;
 use crate::systemd::{self, Notifier};
+use crate::terminal::Terminal;
 use crate::watch;
 
 /// What app processes get to end by themselves once nothing is running any more.
@@ -43,11 +43,11 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
     // App processes become our children although the zygotes fork them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
+    let terminal = Terminal::find();
     // Before any thread starts: a signal must not find its default action.
     let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| format!("cannot handle signals: {error}"))?;
 
-    let on_terminal = std::io::stderr().is_terminal();
     let started = Instant::now();
     let notifier = Arc::new(Notifier::from_env());
     let sites = Arc::new(open_sites(configuration)?);
@@ -80,15 +80,12 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
                 match signal {
                     SIGCHLD => children.reap(),
                     SIGUSR1 => reopen.request(),
-                    // A terminal that closes says it, too.
-                    SIGHUP if on_terminal == std::io::stderr().is_terminal() => {
-                        if !is_draining {
-                            signal_notifier.reload(|| {
-                                reopen.request();
-                                restart_all(&signal_supervisors);
-                            });
-                        }
-                    }
+                    // A terminal that closes says it, and so may the shell in it.
+                    SIGHUP if is_draining => {}
+                    SIGHUP if !terminal.is_gone() => signal_notifier.reload(|| {
+                        reopen.request();
+                        restart_all(&signal_supervisors);
+                    }),
                     _ if is_draining => {
                         tracing::info!("stopping at once");
                         handle.stop_now();
