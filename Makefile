@@ -16,13 +16,12 @@ PACKAGE  = $(TARGET)/debian/baton_$(VERSION)-1_$(shell dpkg --print-architecture
 SECONDS_FUZZ      ?= 600
 SECONDS_FUZZ_TEST := 60
 
-# What the server needs to be built and to run: PHP as a library, its headers, opcache, a C compiler.
-PACKAGES_BUILD := gcc libc6-dev pkg-config libphp8.2-embed php8.2-dev php8.2-opcache
-# Three applications for their journeys, with the PHP extensions and the database that they use. php8.2-cgi is there because
-# Debian's `php` asks for one of several SAPIs, and this is the one that has no service; of MariaDB only the programs are
-# installed. nginx and HAProxy stand in front; nginx is also the web server that `mediawiki` and `wordpress` ask for. systemd
+# What the server needs to be built and to run: PHP's program for web servers, its headers, opcache, a C compiler.
+PACKAGES_BUILD := gcc libc6-dev pkg-config php8.2-cgi php8.2-dev php8.2-opcache
+# Three applications for their journeys, with the PHP extensions and the database that they use. Of MariaDB only the programs
+# are installed. nginx and HAProxy stand in front; nginx is also the web server that `mediawiki` and `wordpress` ask for. systemd
 # checks the units and passes sockets. The fuzzer links C++.
-PACKAGES_TEST  := g++ php8.2-cgi php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl php8.2-sqlite3 php8.2-mysql \
+PACKAGES_TEST  := g++ php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl php8.2-sqlite3 php8.2-mysql \
                   php8.2-apcu dokuwiki mediawiki wordpress wordpress-theme-twentytwentythree \
                   mariadb-server-core mariadb-client nginx-light haproxy systemd
 # dpkg-shlibdeps and strip.
@@ -92,6 +91,7 @@ docs: ## write the tables of docs/configuration.md from the options' definitions
 install: build ## PREFIX=/usr/local, DESTDIR= for packagers
 	install -Dm755 $(TARGET)/release/baton $(DESTDIR)$(PREFIX)/bin/baton
 	install -Dm755 $(TARGET)/release/baton-php $(DESTDIR)$(PREFIX)/lib/baton/baton-php
+	install -Dm644 $(TARGET)/release/libbaton_php.so $(DESTDIR)$(PREFIX)/lib/baton/libbaton_php.so
 	install -Dm644 crates/guest/include/baton_guest.h $(DESTDIR)$(PREFIX)/include/baton_guest.h
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/share/doc/baton README.md ARCHITECTURE.md CHANGELOG.md LICENSE $(wildcard docs/*)
 	install -Dm644 -t $(DESTDIR)$(PREFIX)/lib/systemd/system share/systemd/baton.service share/systemd/baton.socket

@@ -1,8 +1,8 @@
-//! Compiles the C side against the distribution's PHP headers and links the program to its embed library.
+//! Compiles the C side against the distribution's PHP headers, and finds the program that it will be taken into.
 //!
 //! `BATON_PHP_CONFIG` names another `php-config` to build for.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, exit};
 
 const SOURCES: [&str; 12] = [
@@ -20,7 +20,7 @@ const SOURCES: [&str; 12] = [
     "timeouts.c",
 ];
 
-const REMEDY: &str = "Remedy: apt-get install php8.2-dev libphp8.2-embed php8.2-opcache";
+const REMEDY: &str = "Remedy: apt-get install php8.2-cgi php8.2-dev php8.2-opcache";
 
 fn main() {
     println!("cargo::rerun-if-env-changed=BATON_PHP_CONFIG");
@@ -52,14 +52,15 @@ fn main() {
     }
     build.compile("baton_php");
 
-    println!("cargo::rustc-link-search=native={}", php.link_dir.display());
-    println!("cargo::rustc-link-lib=dylib={}", php.link_name);
+    println!("cargo::rustc-env=BATON_PHP_PROGRAM={}", php.program);
+    println!("cargo::rustc-env=BATON_PHP_PACKAGE=php8.{}-cgi", php.minor);
 }
 
 struct Php {
     includes: Vec<String>,
-    link_dir: PathBuf,
-    link_name: String,
+    /// PHP's program for web servers.
+    program: String,
+    minor: String,
 }
 
 impl Php {
@@ -85,22 +86,21 @@ impl Php {
             .split_whitespace()
             .map(|flag| flag.trim_start_matches("-I").to_owned())
             .collect();
-        let prefix = ask(&config, "--prefix").unwrap_or_else(|| "/usr".to_owned());
-        let link_dir = Path::new(&prefix).join("lib");
+        let cli =
+            ask(&config, "--php-binary").ok_or_else(|| format!("`{config} --php-binary` fails"))?;
+        let folder = Path::new(&cli).parent().unwrap_or(Path::new("/usr/bin"));
         // Debian names it after the version; PHP's own `make install` does not.
-        let link_name = [format!("php8.{minor}"), "php".to_owned()]
+        let program = [format!("php-cgi8.{minor}"), "php-cgi".to_owned()]
             .into_iter()
-            .find(|name| link_dir.join(format!("lib{name}.so")).exists())
-            .ok_or_else(|| {
-                format!(
-                    "PHP's embed library is missing (no libphp8.{minor}.so in {})",
-                    link_dir.display()
-                )
-            })?;
+            .map(|name| folder.join(name))
+            .find(|path| path.exists())
+            .ok_or_else(|| format!("PHP's CGI program is missing from {}", folder.display()))?
+            .display()
+            .to_string();
         Ok(Php {
             includes,
-            link_dir,
-            link_name,
+            program,
+            minor: minor.to_owned(),
         })
     }
 }

@@ -728,6 +728,21 @@ fn opcache_is_on_and_shared() {
 }
 
 #[test]
+fn the_guest_does_not_reach_programs_of_scripts() {
+    let (_site, server) = serve();
+    let alone = server.get("/programs.php").expect(200);
+    line(&alone, "name", "baton-php");
+    absent(&alone, "preload");
+    absent(&alone, "programs");
+    // What the user wants in front of all libraries stays.
+    let list = "LD_PRELOAD=libm.so.6:libc.so.6";
+    let (_site, server) = serve_with(&["--env", list]);
+    let with_others = server.get("/programs.php").expect(200);
+    line(&with_others, "preload", "libm.so.6:libc.so.6");
+    line(&with_others, "programs", list);
+}
+
+#[test]
 fn opcache_preload_works() {
     let site = Site::of_fixture("php");
     let preload = format!("opcache.preload={}", site.path("preload.inc").display());

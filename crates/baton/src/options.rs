@@ -104,7 +104,7 @@ pub struct AppOptions {
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub ini_admin: Vec<Pair>,
 
-    /// php.ini to read instead of the distribution's for the embed SAPI
+    /// php.ini to read instead of the distribution's for web servers (php-cgi's)
     #[arg(long, value_name = "FILE")]
     pub ini_file: Option<PathBuf>,
 

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "zend_extensions.h"
@@ -138,12 +139,27 @@ static int serve_regular(baton_thread *thread)
     return status;
 }
 
+/* Programs that scripts start should not get the guest, only what was on the list besides. */
+static void leave_preload_list(void)
+{
+    const char *list = getenv("LD_PRELOAD");
+    const char *others = list ? strchr(list, ':') : NULL;
+
+    if (others) {
+        setenv("LD_PRELOAD", others + 1, 1);
+    } else {
+        unsetenv("LD_PRELOAD");
+    }
+}
+
 int baton_php_main(int argc, char **argv)
 {
     baton_thread *thread;
     int status;
 
     (void)argc, (void)argv;
+    leave_preload_list();
+    prctl(PR_SET_NAME, "baton-php");
     if (baton_zygote_drop_privileges() != 0) {
         return fail("cannot change to the app's user: %s", strerror(errno));
     }

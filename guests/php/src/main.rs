@@ -1,23 +1,58 @@
-//! The app process for PHP. All of it is C, in `csrc`, since PHP's interface is made of C macros; this file starts it and
-//! links the guest's side of the handoff, which the C code calls through `baton_guest.h`.
-//!
-//! There is no Rust `main`: what Rust's start-up does to signals (it catches SIGSEGV to tell a stack overflow) would
-//! change what PHP and its extensions see.
+//! Starts the distribution's PHP program with the guest in it: `libbaton_php.so`, which lies beside this one.
 
-#![no_main]
+#![forbid(unsafe_code)]
 
-use std::ffi::{c_char, c_int};
+use std::ffi::OsString;
+use std::os::fd::AsFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, exit};
 
-use baton_guest as _; // for the symbols of its C interface
+use baton_handoff::control::{self, Kind};
 
-unsafe extern "C" {
-    fn baton_php_main(argc: c_int, argv: *mut *mut c_char) -> c_int;
+/// PHP's program for web servers, that of the headers the guest was built with. It is not run as such: the guest takes over
+/// before its `main`.
+const PHP: &str = env!("BATON_PHP_PROGRAM");
+const PACKAGE: &str = env!("BATON_PHP_PACKAGE");
+const GUEST: &str = "libbaton_php.so";
+/// The dynamic loader's list of libraries that come first, see ld.so(8). The guest takes itself off it.
+const PRELOAD: &str = "LD_PRELOAD";
+
+fn main() {
+    let reason = match std::env::current_exe() {
+        Ok(this) => start(this.parent().unwrap_or(Path::new("/"))),
+        Err(error) => format!("cannot find this program: {error}"),
+    };
+    // On standard input is the control socket, if the front has started it.
+    let told = control::send(
+        std::io::stdin().as_fd(),
+        Kind::Failed,
+        (0, 0),
+        reason.as_bytes(),
+        &[],
+        true,
+    );
+    if told.is_err() {
+        eprintln!("{reason}");
+    }
+    exit(1);
 }
 
-/// # Safety
-/// Called once, by the C runtime, with what it gives to every `main`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn main(argc: c_int, argv: *mut *mut c_char) -> c_int {
-    // SAFETY: handed on as they came, on the main thread.
-    unsafe { baton_php_main(argc, argv) }
+/// Returns only if it fails, and why.
+fn start(folder: &Path) -> String {
+    let guest = folder.join(GUEST);
+    // The loader would only warn, and PHP run as itself.
+    if !guest.is_file() {
+        return format!("{} is missing; run `make build`", guest.display());
+    }
+    let mut preload = OsString::from(&guest);
+    if let Some(others) = std::env::var_os(PRELOAD) {
+        preload.push(":");
+        preload.push(others);
+    }
+    let error = Command::new(PHP)
+        .arg0("baton-php")
+        .env(PRELOAD, preload)
+        .exec();
+    format!("cannot start {PHP}: {error}. Remedy: apt-get install {PACKAGE}")
 }

@@ -183,7 +183,7 @@ impl Supervisor {
                 let mut last = None;
                 zygote.stderr.read(|line| last = Some(line.to_owned()));
                 let reason = last.unwrap_or_else(|| "it ended while it was loading".into());
-                self.zygote_failed(generation, &explain(&reason));
+                self.zygote_failed(generation, &reason);
             }
             ZygoteState::Ready(zygote) => {
                 zygote.kill();
@@ -285,12 +285,4 @@ impl Supervisor {
             let _ = epoll::delete(&self.epoll, zygote.stderr.pipe());
         }
     }
-}
-
-/// Adds the remedy to what the dynamic loader says.
-fn explain(reason: &str) -> String {
-    if reason.contains("error while loading shared libraries") && reason.contains("libphp") {
-        return format!("{reason}; install PHP's embed library: apt-get install libphp8.2-embed");
-    }
-    reason.to_owned()
 }
