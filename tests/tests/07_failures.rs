@@ -146,7 +146,7 @@ fn sigkill_of_app_processes() {
     let _alone = alone();
     under_harm(
         serve("5000"),
-        40,
+        25,
         Duration::from_millis(120),
         1,
         signal_one(Signal::KILL),
@@ -158,7 +158,7 @@ fn sigkill_of_workers() {
     let _alone = alone();
     under_harm(
         serve_worker("5000"),
-        40,
+        25,
         Duration::from_millis(120),
         1,
         signal_one(Signal::KILL),
@@ -169,9 +169,9 @@ fn sigkill_of_workers() {
 fn sigstop_of_workers() {
     let _alone = alone();
     under_harm(
-        serve_worker("1500"),
+        serve_worker("1000"),
         4,
-        Duration::from_millis(2000),
+        Duration::from_millis(1300),
         1,
         signal_one(Signal::STOP),
     );
@@ -199,7 +199,7 @@ fn sigsegv_of_app_processes() {
     let _alone = alone();
     under_harm(
         serve("5000"),
-        25,
+        20,
         Duration::from_millis(120),
         1,
         signal_one(Signal::SEGV),
@@ -211,9 +211,9 @@ fn sigstop_of_app_processes() {
     // A stopped process costs the request that it holds, after its deadline; what it was offered goes to another.
     let _alone = alone();
     under_harm(
-        serve("1500"),
+        serve("1000"),
         6,
-        Duration::from_millis(2000),
+        Duration::from_millis(1300),
         1,
         signal_one(Signal::STOP),
     );

@@ -3,13 +3,21 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use baton_journeys::options::THREADS;
+use baton_journeys::options::{THREADS, WORKER};
 use baton_journeys::{Account, Baton, Conn, Site, alone, proc, wait_until};
 use rustix::process::Signal;
 
 fn serve(threads: &str) -> (Site, Baton) {
-    let site = Site::of_fixture("php");
-    let server = Baton::with(site.root(), &[THREADS, threads]);
+    serve_fixture("php", &[THREADS, threads])
+}
+
+fn serve_worker(threads: &str) -> (Site, Baton) {
+    serve_fixture("worker", &[THREADS, threads, WORKER, "worker.php"])
+}
+
+fn serve_fixture(fixture: &str, options: &[&str]) -> (Site, Baton) {
+    let site = Site::of_fixture(fixture);
+    let server = Baton::with(site.root(), options);
     server.get("/pid.php").expect(200);
     (site, server)
 }
@@ -31,6 +39,15 @@ fn ends_well(server: &mut Baton, bound: Duration) {
 
 #[test]
 fn under_load_nothing_accepted_is_lost() {
+    nothing_accepted_is_lost(serve);
+}
+
+#[test]
+fn under_load_nothing_that_workers_were_to_do_is_lost() {
+    nothing_accepted_is_lost(serve_worker);
+}
+
+fn nothing_accepted_is_lost(serve: impl Fn(&str) -> (Site, Baton)) {
     let _alone = alone();
     for round in 0..4 {
         let (_site, mut server) = serve("4");
@@ -65,9 +82,17 @@ fn under_load_nothing_accepted_is_lost() {
 
 #[test]
 fn of_ten_in_flight_ten_are_answered() {
+    ten_are_answered(serve("2"));
+}
+
+#[test]
+fn of_ten_that_workers_have_ten_are_answered() {
+    ten_are_answered(serve_worker("2"));
+}
+
+/// Two threads: most of the ten still wait in the queue when the signal comes.
+fn ten_are_answered((_site, mut server): (Site, Baton)) {
     let _alone = alone();
-    // Two threads: most of the ten still wait in the queue when the signal comes.
-    let (_site, mut server) = serve("2");
     let mut asked: Vec<Conn> = (0..10)
         .map(|i| ask(&server, &format!("ms=300&tag=t{i}")))
         .collect();
