@@ -2,13 +2,16 @@
 
 use std::path::PathBuf;
 
+use baton_dispatch::autoscale::ScaleLimits;
 use baton_server::TrustedProxy;
 use clap::builder::{Resettable, Str};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 
 use crate::listen::{self, Listen};
 use crate::routes::{HostPattern, PathPattern};
-use crate::values::{Pair, ScriptPath, parse_index, parse_name, parse_pair};
+use crate::values::{
+    Pair, ScriptPath, ThreadsMax, parse_index, parse_name, parse_pair, parse_threads_max,
+};
 use crate::watch::DEFAULT_PATTERN;
 
 #[derive(Parser)]
@@ -82,10 +85,25 @@ pub struct AppOptions {
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
     pub max_requests: Option<u32>,
 
-    /// Application threads, 1 to 4096; a worker has as many of its own [default: twice the cores; 2 for the other
-    /// scripts beside a worker]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
+    /// Always so many threads, 1 to 4096, instead of num_threads and max_threads; a worker has as many of its own
+    /// [default: between those two]
+    #[arg(long, value_name = "N", value_parser = threads(), allow_negative_numbers = true)]
     pub threads: Option<u32>,
+
+    /// Threads to start with, and the least, 1 to 4096; a worker has as many of its own [default: twice the cores; 2 for
+    /// the other scripts beside a worker]
+    #[arg(long, value_name = "N", value_parser = threads(), allow_negative_numbers = true)]
+    pub num_threads: Option<u32>,
+
+    /// The most threads, 1 to 4096, to which the load may raise their number; auto: as many as fit into memory
+    /// [default: auto]
+    #[arg(long, value_name = "N", value_parser = parse_threads_max, allow_negative_numbers = true)]
+    pub max_threads: Option<ThreadsMax>,
+
+    /// How long threads above the least may be idle before they are stopped, a few at a time, in milliseconds, 100 to
+    /// 86400000
+    #[arg(long, value_name = "MS", default_value_t = ScaleLimits::IDLE_MS_MAX_DEFAULT, value_parser = ms(100))]
+    pub idle_ms_max: u64,
 
     /// Account that application processes run as when started as root; never root
     #[arg(long, value_name = "NAME", default_value = "www-data")]
@@ -183,6 +201,11 @@ pub struct ServerOptions {
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=64))]
     pub io_threads: Option<u16>,
 
+    /// Application threads, those of all applications together, 1 to 65536: however high the load, they share these
+    #[arg(long, value_name = "N", default_value_t = 4_096, value_parser = value_parser!(u32).range(1..=65_536),
+          allow_negative_numbers = true)]
+    pub threads_max: u32,
+
     /// Where large request bodies are kept while they arrive [default: $TMPDIR, or /tmp]
     #[arg(long, value_name = "DIR")]
     pub temp_dir: Option<PathBuf>,
@@ -271,9 +294,17 @@ pub struct WorkerOptions {
     #[arg(long, value_name = "NAME", value_parser = parse_name)]
     pub name: Option<String>,
 
-    /// Its threads, 1 to 4096 [default: those of the application]
-    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
+    /// Always so many threads of its own, 1 to 4096 [default: as the application]
+    #[arg(long, value_name = "N", value_parser = threads())]
     pub threads: Option<u32>,
+
+    /// Its threads to start with, and the least, 1 to 4096 [default: as the application]
+    #[arg(long, value_name = "N", value_parser = threads())]
+    pub num_threads: Option<u32>,
+
+    /// The most threads that it may have, 1 to 4096, or auto [default: as the application]
+    #[arg(long, value_name = "N", value_parser = parse_threads_max)]
+    pub max_threads: Option<ThreadsMax>,
 
     /// Requests after which one of its threads is replaced, 1 to 4294967295 [default: that of the application]
     #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..))]
@@ -345,9 +376,21 @@ impl TrustedHeader {
     }
 }
 
+fn threads() -> clap::builder::RangedI64ValueParser<u32> {
+    value_parser!(u32).range(1..=i64::from(ScaleLimits::THREADS_AUTO_MAX))
+}
+
 fn ms(least: u64) -> clap::builder::RangedU64ValueParser<u64> {
     const DAY_MS: u64 = 86_400_000;
     value_parser!(u64).range(least..=DAY_MS)
+}
+
+/// Whether what a more particular place says of one option takes back what a more general one says of another: `threads`
+/// fixes the number that the other two let move.
+pub fn takes_back(upper: &str, lower: &str) -> bool {
+    let moving = ["num_threads", "max_threads"];
+    (upper == "threads" && moving.contains(&lower))
+        || (moving.contains(&upper) && lower == "threads")
 }
 
 impl ServerOptions {

@@ -281,7 +281,7 @@ fn announce(sites: &Sites, addresses: &[LocalAddress], started: Instant) {
     let threads: u32 = sites
         .pools()
         .filter(|pool| !pool.is_dormant())
-        .map(|pool| pool.thread_count)
+        .map(|pool| pool.limits.threads_min)
         .sum();
     for address in addresses {
         let url = match address {

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use baton_dispatch::autoscale::ScaleLimits;
+
 /// NAME=VALUE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
@@ -17,6 +19,24 @@ pub struct ScriptPath(pub PathBuf);
 impl From<OsString> for ScriptPath {
     fn from(path: OsString) -> Self {
         Self(path.into())
+    }
+}
+
+/// The most threads that there may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ThreadsMax {
+    /// As many as fit into memory.
+    Auto,
+    Number(u32),
+}
+
+/// `auto`, or a number of threads.
+pub fn parse_threads_max(text: &str) -> Result<ThreadsMax, String> {
+    const MAX: u32 = ScaleLimits::THREADS_AUTO_MAX;
+    match text.parse() {
+        _ if text == "auto" => Ok(ThreadsMax::Auto),
+        Ok(number) if (1..=MAX).contains(&number) => Ok(ThreadsMax::Number(number)),
+        _ => Err(format!("{text} is neither in 1..={MAX} nor auto")),
     }
 }
 
@@ -61,6 +81,15 @@ mod tests {
         assert_eq!((pair.name.as_str(), pair.value.as_str()), ("a", " b=c "));
         for bad in ["", "a", "=b", " =b", "a=b\nc=d", "a=\0"] {
             assert!(parse_pair(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_most_threads_are_a_number_or_auto() {
+        assert_eq!(parse_threads_max("auto"), Ok(ThreadsMax::Auto));
+        assert_eq!(parse_threads_max("4096"), Ok(ThreadsMax::Number(4096)));
+        for bad in ["", "0", "-1", "4097", "Auto", "1.5", "99999999999"] {
+            assert!(parse_threads_max(bad).is_err(), "{bad:?}");
         }
     }
 

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
+use baton_dispatch::autoscale::ScaleLimits;
 use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
@@ -19,7 +20,8 @@ pub struct Pool {
     pub app: Arc<AppConfig>,
     /// `None`: regular threads.
     pub worker: Option<WorkerConfig>,
-    pub thread_count: u32,
+    /// Between which its threads' number may move.
+    pub limits: ScaleLimits,
     state: AtomicU8,
     dispatcher: Mutex<Dispatcher<Place, Pending>>,
     /// The I/O threads, once they run.
@@ -47,14 +49,14 @@ impl Pool {
             true => State::Up,
             false => State::Dormant,
         };
-        let thread_count = app.regular_thread_count();
-        Self::new(number, label, app, None, thread_count, state)
+        let limits = app.limits;
+        Self::new(number, label, app, None, limits, state)
     }
 
     pub fn of_worker(number: u32, app: Arc<AppConfig>, worker: WorkerConfig) -> Self {
         let label = format!("{}/{}", app.project.name, worker.name);
-        let thread_count = worker.thread_count;
-        Self::new(number, label, app, Some(worker), thread_count, State::Up)
+        let limits = worker.limits;
+        Self::new(number, label, app, Some(worker), limits, State::Up)
     }
 
     fn new(
@@ -62,7 +64,7 @@ impl Pool {
         label: String,
         app: Arc<AppConfig>,
         worker: Option<WorkerConfig>,
-        thread_count: u32,
+        limits: ScaleLimits,
         state: State,
     ) -> Self {
         let dispatcher = Mutex::new(Dispatcher::new(Limits {
@@ -75,7 +77,7 @@ impl Pool {
             label,
             app,
             worker,
-            thread_count,
+            limits,
             state: AtomicU8::new(state as u8),
             dispatcher,
             io_threads: OnceLock::new(),

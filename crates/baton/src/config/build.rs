@@ -8,9 +8,10 @@ use super::layer::{Layer, command_of};
 use super::problem::{Problems, nearest};
 use super::script::Script;
 use super::table::Table;
+use super::threads::Said;
 use super::{AppConfig, Configuration, WorkerConfig};
 use crate::account;
-use crate::options::{AppOptions, RouteOptions, ServerOptions, WorkerOptions, cores};
+use crate::options::{AppOptions, RouteOptions, ServerOptions, WorkerOptions};
 use crate::project::{self, Project, Sought};
 use crate::routes::{Route, Routes};
 use crate::watch;
@@ -55,6 +56,9 @@ pub fn configuration(
         }
     };
     let routes = routes(document, problems);
+    if let Some(server) = &server {
+        check_threads(server, apps.iter().flatten(), &document.top, problems);
+    }
     let apps: Option<Vec<_>> = apps.into_iter().map(|app| app.map(Arc::new)).collect();
     let apps = apps.filter(|apps| !apps.is_empty());
     Some(Configuration {
@@ -91,6 +95,22 @@ fn check_server(server: &ServerOptions, top: &Table, problems: &mut Problems) {
             let message = "`listen` with proxy_protocol needs `trusted_proxies` (--trusted-proxies): who may send it";
             problems.add(place, message);
         }
+    }
+}
+
+fn check_threads<'a>(
+    server: &ServerOptions,
+    apps: impl Iterator<Item = &'a AppConfig>,
+    top: &Table,
+    problems: &mut Problems,
+) {
+    let least: u32 = apps.map(AppConfig::threads_min).sum();
+    if least > server.threads_max {
+        let message = format!(
+            "`threads_max` is {}, but the applications have {least} threads at least",
+            server.threads_max
+        );
+        problems.add(top.place_of("threads_max"), message);
     }
 }
 
@@ -149,12 +169,21 @@ impl Builder<'_> {
             self.problems.add(place, format!("`watch`: {reason}"));
         }
         let workers = self.workers(&project, &root, &options, table, workers);
+        let said = Said::of_app(&options);
+        let limits = said.limits(options.idle_ms_max, !workers.is_empty());
+        let limits = limits.map_err(|reason| {
+            let keys = ["num_threads", "max_threads", "threads"];
+            let own = keys.iter().find_map(|key| table.place_of(key));
+            let place = own.or_else(|| self.place(table, "num_threads"));
+            self.problems.add(place, reason);
+        });
         if let Some(name) = name {
             project.name = name.to_owned();
         }
         Some(AppConfig {
             project,
             account: account.ok()?,
+            limits: limits.ok()?,
             workers,
             options,
         })
@@ -173,6 +202,8 @@ impl Builder<'_> {
                 file,
                 name: None,
                 threads: None,
+                num_threads: None,
+                max_threads: None,
                 max_requests: None,
             };
             (worker, self.place(table, "worker"))
@@ -191,6 +222,7 @@ impl Builder<'_> {
                     continue;
                 }
             };
+            let said = Said::of_worker(&worker);
             let name = worker.name.unwrap_or_else(|| script.plain_name());
             if workers.iter().any(|other| other.script == script) {
                 self.problems
@@ -200,13 +232,22 @@ impl Builder<'_> {
                     format!("another worker of the app is called {name}; give it a `name`");
                 self.problems.add(place, message);
             }
+            let limits = match said
+                .or(Said::of_app(options))
+                .limits(options.idle_ms_max, false)
+            {
+                Ok(limits) => limits,
+                // If it is the app's own mistake, it is told once.
+                Err(_) if said.is_silent() => continue,
+                Err(reason) => {
+                    self.problems.add(place, reason);
+                    continue;
+                }
+            };
             workers.push(WorkerConfig {
                 name,
                 script,
-                thread_count: worker
-                    .threads
-                    .or(options.threads)
-                    .unwrap_or_else(|| 2 * cores()),
+                limits,
                 max_requests: worker.max_requests.or(options.max_requests),
             });
         }

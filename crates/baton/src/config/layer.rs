@@ -7,13 +7,15 @@ use std::ffi::{OsStr, OsString};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command};
 
-use crate::values::Pair;
+use crate::options::takes_back;
+use crate::values::{Pair, ThreadsMax};
 
 /// What the values of an option are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Flag,
     Number,
+    NumberOrAuto,
     /// NAME=VALUE.
     Pair,
     Text,
@@ -32,6 +34,8 @@ impl Kind {
             TypeId::of::<usize>(),
         ]) {
             Kind::Number
+        } else if is_one_of(&[TypeId::of::<ThreadsMax>()]) {
+            Kind::NumberOrAuto
         } else if is_one_of(&[TypeId::of::<Pair>()]) {
             Kind::Pair
         } else {
@@ -92,6 +96,8 @@ impl Layer {
     /// Both; where both speak this one counts. Of NAME=VALUE options it counts name by name.
     pub fn over(&self, lower: &Self, command: &Command) -> Self {
         let mut all = lower.clone();
+        let is_taken_back = |lower: &Given| self.0.iter().any(|u| takes_back(&u.id, &lower.id));
+        all.0.retain(|lower| !is_taken_back(lower));
         for upper in &self.0 {
             let mut values = upper.values.clone();
             if is_pair(command, &upper.id)

@@ -2,7 +2,7 @@
 //!
 //! The definitions in [`crate::options`] are the one source of names, ranges, defaults and help.
 //! [`document`] reads a file by them and remembers where each value was; [`layer`] lets the more
-//! particular win; [`build`] makes of both what the server runs, and finds what cannot work.
+//! particular win; [`threads`] says between which numbers those of a pool may move; [`build`] makes of both what the server runs, and finds what cannot work.
 //! Everything here can be done again while the server runs, and compared with what it runs.
 
 mod build;
@@ -15,10 +15,12 @@ mod script;
 mod table;
 #[cfg(test)]
 mod tests;
+mod threads;
 
 use std::path::Path;
 use std::sync::Arc;
 
+use baton_dispatch::autoscale::ScaleLimits;
 use clap::ArgMatches;
 
 use crate::account::Account;
@@ -30,9 +32,6 @@ use layer::Layer;
 use problem::{Problems, Source};
 
 pub use script::Script;
-
-/// Threads for other scripts in an app that has workers, where nothing is said.
-const THREADS_BESIDE_WORKERS: u32 = 2;
 
 /// All that the server is to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +49,8 @@ pub struct AppConfig {
     pub options: AppOptions,
     /// `None`: the front's own.
     pub account: Option<Account>,
+    /// How many threads other scripts than workers' may have.
+    pub limits: ScaleLimits,
     pub workers: Vec<WorkerConfig>,
 }
 
@@ -58,7 +59,7 @@ pub struct WorkerConfig {
     /// For logs.
     pub name: String,
     pub script: Script,
-    pub thread_count: u32,
+    pub limits: ScaleLimits,
     /// After which a thread is replaced.
     pub max_requests: Option<u32>,
 }
@@ -81,12 +82,10 @@ impl Configuration {
 }
 
 impl AppConfig {
-    pub fn regular_thread_count(&self) -> u32 {
-        let default = || match self.workers.is_empty() {
-            true => 2 * crate::options::cores(),
-            false => THREADS_BESIDE_WORKERS,
-        };
-        self.options.threads.unwrap_or_else(default)
+    /// Threads that all its pools together have at least.
+    pub fn threads_min(&self) -> u32 {
+        let workers = self.workers.iter().map(|worker| worker.limits.threads_min);
+        self.limits.threads_min + workers.sum::<u32>()
     }
 }
 

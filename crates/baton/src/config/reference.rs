@@ -84,6 +84,7 @@ fn value_of(argument: &Arg) -> String {
     let one = match Kind::of(argument) {
         Kind::Flag => "true or false".into(),
         Kind::Number => "number".into(),
+        Kind::NumberOrAuto => "number, or `auto`".into(),
         Kind::Pair => return "table, or list of `NAME=VALUE`".into(),
         Kind::Text if !names.is_empty() => names.join(", "),
         Kind::Text => "string".into(),

@@ -171,7 +171,10 @@ fn text_of(kind: Kind, is_named: bool, value: &DeValue<'_>) -> Option<String> {
     match (kind, value) {
         (Kind::Flag, DeValue::Boolean(flag)) => Some(flag.to_string()),
         (Kind::Number, DeValue::Integer(integer)) => number(integer).map(|n| n.to_string()),
-        (Kind::Text | Kind::Pair, DeValue::String(text)) => Some(text.to_string()),
+        (Kind::NumberOrAuto, DeValue::Integer(integer)) => number(integer).map(|n| n.to_string()),
+        (Kind::Text | Kind::NumberOrAuto | Kind::Pair, DeValue::String(text)) => {
+            Some(text.to_string())
+        }
         (Kind::Pair, DeValue::Integer(integer)) if is_named => {
             number(integer).map(|n| n.to_string())
         }
@@ -188,6 +191,7 @@ fn wrong_type(argument: &Arg, name: Option<&str>, value: &DeValue<'_>) -> String
         Kind::Pair if name.is_some() => "a string, a number, or true or false",
         Kind::Flag => "true or false",
         Kind::Number => "a whole number",
+        Kind::NumberOrAuto => "a whole number or \"auto\"",
         Kind::Text => "a string",
         Kind::Pair => "\"NAME=VALUE\", a list of these, or a table of names with values",
     };

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 
+use baton_dispatch::autoscale::ScaleLimits;
+
 use super::{AppConfig, Configuration, for_serve, of_file};
 use crate::options::{Command, CommandLine};
 use crate::routes::Routes;
@@ -185,8 +187,8 @@ fn apps_have_their_own_and_what_the_top_says_for_all() {
     };
     let root = place.0.canonicalize().expect("there");
     assert_eq!(
-        (web.name.as_str(), web.thread_count, web.max_requests),
-        ("web", 4, Some(500))
+        (web.name.as_str(), bounds(web.limits), web.max_requests),
+        ("web", (4, 4), Some(500))
     );
     assert_eq!(web.script.file, root.join("blog/public/worker.php"));
     assert_eq!(
@@ -194,8 +196,8 @@ fn apps_have_their_own_and_what_the_top_says_for_all() {
         ("/worker.php", true)
     );
     assert_eq!(
-        (jobs.name.as_str(), jobs.thread_count, jobs.max_requests),
-        ("jobs", 7, None)
+        (jobs.name.as_str(), bounds(jobs.limits), jobs.max_requests),
+        ("jobs", (7, 7), None)
     );
     assert_eq!(jobs.script.folder, root.join("blog/bin"));
     assert_eq!(
@@ -263,8 +265,102 @@ fn a_worker_has_a_short_form() {
         (worker.name.as_str(), worker.max_requests),
         ("worker", Some(9))
     );
-    assert_eq!(worker.thread_count, 2 * crate::options::cores());
-    assert_eq!(app.regular_thread_count(), 2);
+    assert_eq!(bounds(worker.limits), (2 * crate::options::cores(), 4096));
+    assert_eq!(bounds(app.limits), (2, 4096));
+}
+
+/// The least and the most.
+fn bounds(limits: ScaleLimits) -> (u32, u32) {
+    (limits.threads_min, limits.threads_max)
+}
+
+#[test]
+fn threads_move_between_a_least_and_a_most_or_are_fixed() {
+    let bounds_of = |file: &str, more: &[&str]| {
+        let place = Place::with(file);
+        let configuration = place.serve(more).expect("good");
+        let app = &configuration.apps[0];
+        let workers = app.workers.iter().map(|worker| bounds(worker.limits));
+        std::iter::once(bounds(app.limits))
+            .chain(workers)
+            .collect::<Vec<_>>()
+    };
+    let usual = 2 * crate::options::cores();
+    assert_eq!(bounds_of("root = 'blog'", &[]), [(usual, 4096)]);
+    assert_eq!(
+        bounds_of("root = 'blog'\nnum_threads = 3", &[]),
+        [(3, 4096)]
+    );
+    assert_eq!(bounds_of("root = 'blog'\nmax_threads = 1", &[]), [(1, 1)]);
+    let both = "root = 'blog'\nnum_threads = 2\nmax_threads = 9";
+    assert_eq!(bounds_of(both, &[]), [(2, 9)]);
+    assert_eq!(bounds_of(both, &["--max-threads", "auto"]), [(2, 4096)]);
+    // What is said in a more particular place counts as a whole.
+    assert_eq!(bounds_of(both, &["--threads", "5"]), [(5, 5)]);
+    assert_eq!(
+        bounds_of(
+            "root = 'blog'\nthreads = 5",
+            &["--max-threads", "9", "--num-threads", "1"]
+        ),
+        [(1, 9)]
+    );
+    let workers = "root = 'blog'\nnum_threads = 2\nmax_threads = 9\nidle_ms_max = 500\n\
+                   [[workers]]\nfile = 'public/worker.php'\nmax_threads = 'auto'\n\
+                   [[workers]]\nfile = 'bin/jobs.php'\nthreads = 1\n";
+    assert_eq!(bounds_of(workers, &[]), [(2, 9), (2, 4096), (1, 1)]);
+}
+
+#[test]
+fn threads_that_cannot_be_are_refused() {
+    for (file, place, part) in [
+        (
+            "num_threads = -1\nroot = 'blog'",
+            "1:15",
+            "-1 is not in 1..=4096",
+        ),
+        (
+            "max_threads = 0\nroot = 'blog'",
+            "1:15",
+            "0 is neither in 1..=4096 nor auto",
+        ),
+        (
+            "max_threads = 'some'\nroot = 'blog'",
+            "1:15",
+            "some is neither",
+        ),
+        (
+            "max_threads = true\nroot = 'blog'",
+            "1:15",
+            "a whole number or \"auto\"",
+        ),
+        (
+            "idle_ms_max = 0\nroot = 'blog'",
+            "1:15",
+            "0 is not in 100..=",
+        ),
+        (
+            "root = 'blog'\nnum_threads = 5\nmax_threads = 4",
+            "2:15",
+            "is 5: more than `max_threads`, 4",
+        ),
+        (
+            "root = 'blog'\nthreads = 5\nmax_threads = 9",
+            "3:15",
+            "`threads` fixes the number",
+        ),
+        (
+            "root = 'blog'\nthreads = 5\nthreads_max = 4",
+            "3:15",
+            "have 5 threads at least",
+        ),
+        (
+            "root = 'blog'\nmax_threads = 4\n[[workers]]\nfile = 'bin/jobs.php'\nnum_threads = 5",
+            "4:8",
+            "is 5: more than `max_threads`, 4",
+        ),
+    ] {
+        assert_problems(file, &[(place, part)]);
+    }
 }
 
 /// Every problem, in order: each line begins with its place and has the part.

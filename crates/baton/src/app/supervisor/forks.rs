@@ -12,7 +12,7 @@ use super::{Asked, FORK_MS_MAX, NASCENT_MAX, SURGE_DIVISOR, Supervisor, Token, Z
 
 impl Supervisor {
     pub(super) fn thread_count(&self) -> usize {
-        self.pool.thread_count as usize
+        self.pool.limits.threads_min as usize
     }
 
     fn count_of(&self, generation: u64) -> usize {
