@@ -2,7 +2,7 @@
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
 //! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
-//! with its pools of threads, their processes and supervisors. [`serve`] puts them together,
+//! with its pools of threads, their processes and supervisors; [`machine`] is what these may use of it. [`serve`] puts them together,
 //! [`watch`] restarts an application when its files change;
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
 //! where; [`systemd`] passes sockets and hears how it goes.
@@ -16,8 +16,6 @@ mod config;
 mod gateway;
 mod listen;
 mod logs;
-// The autoscaler is what it is for.
-#[cfg(test)]
 mod machine;
 mod options;
 mod project;

@@ -12,7 +12,9 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
-use crate::app::{App, Children, Command, Message, Pool, Supervisor, SupervisorHandle};
+use crate::app::{
+    App, Children, Command, Message, Pool, Supervisor, SupervisorHandle, ThreadBudget,
+};
 use crate::config::{AppConfig, Configuration};
 use crate::gateway::{Gateway, Site, Sites};
 use crate::listen;
@@ -123,7 +125,8 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
 
 fn open_sites(configuration: &Configuration) -> Result<Sites, String> {
     let mut pools = 0;
-    let open = |config: &Arc<AppConfig>| Site::open(App::new(config.clone(), &mut pools));
+    let budget = Arc::new(ThreadBudget::new(configuration.server.threads_max));
+    let open = |config: &Arc<AppConfig>| Site::open(App::new(config.clone(), &mut pools, &budget));
     Ok(Sites {
         routes: configuration.routes.clone(),
         list: configuration

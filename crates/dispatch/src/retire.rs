@@ -1,4 +1,4 @@
-//! Threads that make way for others, as in a restart: new ones come, old ones leave.
+//! Threads that leave: those that make way for others, as in a restart, and those that nobody needs.
 //!
 //! Which of the old ones leaves for a new one is decided when one of them is free, not when the new
 //! one comes: a thread with a long request stands in nobody's way, and there are never fewer
@@ -32,6 +32,12 @@ impl<T: Clone, R> Dispatcher<T, R> {
         let is_retired = |id: &ThreadId| self.get(*id).is_some_and(|thread| thread.is_retired);
         let id = self.idle.iter().map(|(id, _)| id).find(is_retired)?;
         self.take_out(id)
+    }
+
+    /// The thread leaves for good, if it is still idle: it is removed, and gets no request any more.
+    pub fn dismiss(&mut self, id: ThreadId) -> Option<T> {
+        let is_idle = self.get(id)?.state == State::Idle;
+        is_idle.then(|| self.take_out(id)).flatten()
     }
 
     /// How many retired threads would leave if they were free.
@@ -125,6 +131,17 @@ mod tests {
             panic!("what waits goes to the new one")
         };
         assert_eq!((next.thread, next.request), ("b", 2));
+    }
+
+    #[test]
+    fn only_idle_ones_are_dismissed() {
+        let (mut dispatcher, ids) = with_threads(&["a", "b"]);
+        dispatcher.submit(1, 0, 0);
+        assert_eq!(dispatcher.dismiss(ids[1]), None, "it is busy");
+        assert_eq!(dispatcher.dismiss(ids[0]), Some("a"));
+        assert_eq!(dispatcher.dismiss(ids[0]), None);
+        assert_eq!(dispatcher.release(ids[1], 0, 1), Released::Nothing);
+        assert_eq!(dispatcher.thread_count(), 1);
     }
 
     #[test]

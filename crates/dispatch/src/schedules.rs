@@ -23,6 +23,8 @@ enum Event {
     Kill(usize),
     /// All that are there, and how many are to stay.
     Retire(usize),
+    /// If it is idle.
+    Dismiss(usize),
     Cancel(usize),
     Wait(u8),
 }
@@ -36,6 +38,7 @@ fn event() -> impl Strategy<Value = Event> {
         2 => Just(Event::Add),
         1 => (0..8usize).prop_map(Event::Kill),
         1 => (0..5usize).prop_map(Event::Retire),
+        1 => (0..8usize).prop_map(Event::Dismiss),
         1 => (0..8usize).prop_map(Event::Cancel),
         1 => any::<u8>().prop_map(Event::Wait),
     ]
@@ -134,6 +137,7 @@ impl Schedule {
                 self.retired = self.threads.keys().copied().collect();
                 self.leave()?;
             }
+            Event::Dismiss(at) => self.dismiss(at)?,
             Event::Cancel(at) if at < self.tickets.len() => {
                 let (ticket, request) = self.tickets.remove(at);
                 if let Some(cancelled) = self.dispatcher.cancel(ticket) {
@@ -206,6 +210,21 @@ impl Schedule {
         prop_assert!(self.retired.contains(&thread));
         prop_assert!(self.threads.remove(&thread).is_some());
         prop_assert!(self.threads.len() >= self.keep);
+        Ok(())
+    }
+
+    /// Busy ones stay.
+    fn dismiss(&mut self, at: usize) -> Checked {
+        let Some((thread, id)) = self.threads.iter().nth(at).map(|(n, id)| (*n, *id)) else {
+            return Ok(());
+        };
+        let is_busy = self.running.iter().any(|(busy, _)| *busy == thread);
+        let is_idle = !is_busy && !self.stalled.contains(&thread);
+        let left = self.dispatcher.dismiss(id);
+        prop_assert_eq!(left, is_idle.then_some(thread));
+        if is_idle {
+            self.threads.remove(&thread);
+        }
         Ok(())
     }
 

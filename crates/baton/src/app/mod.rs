@@ -1,11 +1,13 @@
 //! An application behind the front: its pools of threads, their processes, what they are running,
 //! and their supervisors.
 
+mod budget;
 mod children;
 mod lines;
 mod pool;
 mod process;
 mod running;
+mod scaling;
 mod supervisor;
 mod zygote;
 
@@ -16,6 +18,7 @@ use baton_server::ConnId;
 
 use crate::config::AppConfig;
 
+pub use budget::ThreadBudget;
 pub use children::Children;
 pub use pool::Pool;
 pub use process::{Place, Process};
@@ -31,15 +34,16 @@ pub struct App {
 }
 
 impl App {
-    /// `next_number` counts the pools of this server.
-    pub fn new(config: Arc<AppConfig>, next_number: &mut u32) -> Self {
+    /// `next_number` counts the pools of this server, which share the `budget`.
+    pub fn new(config: Arc<AppConfig>, next_number: &mut u32, budget: &Arc<ThreadBudget>) -> Self {
         let mut number = || {
             *next_number += 1;
             *next_number
         };
-        let regular = Arc::new(Pool::regular(number(), config.clone()));
+        let regular = Arc::new(Pool::regular(number(), config.clone(), budget.clone()));
         let of_worker = |worker: &crate::config::WorkerConfig| {
-            Arc::new(Pool::of_worker(number(), config.clone(), worker.clone()))
+            let (config, worker) = (config.clone(), worker.clone());
+            Arc::new(Pool::of_worker(number(), config, worker, budget.clone()))
         };
         let workers = config.workers.iter().map(of_worker).collect();
         Self {

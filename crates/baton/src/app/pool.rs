@@ -1,15 +1,16 @@
 //! A pool: the threads of an app that are of one kind, regular or of one worker script. It has its
 //! own zygote, supervisor and queue: what one pool suffers, no other does.
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-use baton_dispatch::autoscale::ScaleLimits;
+use baton_dispatch::autoscale::{Logged, ScaleLimits};
 use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
+use super::scaling::{Board, Scaling};
 use super::supervisor::{Command, SupervisorHandle};
-use super::{Message, Pending, Place};
+use super::{Message, Pending, Place, ThreadBudget};
 use crate::config::{AppConfig, WorkerConfig};
 
 pub struct Pool {
@@ -22,6 +23,10 @@ pub struct Pool {
     pub worker: Option<WorkerConfig>,
     /// Between which its threads' number may move.
     pub limits: ScaleLimits,
+    pub(super) budget: Arc<ThreadBudget>,
+    pub(super) board: Board,
+    /// The supervisor knows that requests wait, or has been told.
+    is_watched: AtomicBool,
     state: AtomicU8,
     dispatcher: Mutex<Dispatcher<Place, Pending>>,
     /// The I/O threads, once they run.
@@ -43,20 +48,25 @@ enum State {
 impl Pool {
     /// The threads that run any script afresh for each request. They start with the first request if the app has
     /// workers: many such apps have no other scripts.
-    pub fn regular(number: u32, app: Arc<AppConfig>) -> Self {
+    pub fn regular(number: u32, app: Arc<AppConfig>, budget: Arc<ThreadBudget>) -> Self {
         let label = app.project.name.clone();
         let state = match app.workers.is_empty() {
             true => State::Up,
             false => State::Dormant,
         };
         let limits = app.limits;
-        Self::new(number, label, app, None, limits, state)
+        Self::new(number, label, app, None, limits, budget, state)
     }
 
-    pub fn of_worker(number: u32, app: Arc<AppConfig>, worker: WorkerConfig) -> Self {
+    pub fn of_worker(
+        number: u32,
+        app: Arc<AppConfig>,
+        worker: WorkerConfig,
+        budget: Arc<ThreadBudget>,
+    ) -> Self {
         let label = format!("{}/{}", app.project.name, worker.name);
         let limits = worker.limits;
-        Self::new(number, label, app, Some(worker), limits, State::Up)
+        Self::new(number, label, app, Some(worker), limits, budget, State::Up)
     }
 
     fn new(
@@ -65,8 +75,12 @@ impl Pool {
         app: Arc<AppConfig>,
         worker: Option<WorkerConfig>,
         limits: ScaleLimits,
+        budget: Arc<ThreadBudget>,
         state: State,
     ) -> Self {
+        budget.claim(limits.threads_min);
+        let board = Board::default();
+        board.set_counts(limits.threads_min, 0);
         let dispatcher = Mutex::new(Dispatcher::new(Limits {
             queue_len_max: app.options.queue_len_max as usize,
             queue_wait_ms_max: app.options.queue_wait_ms_max,
@@ -78,6 +92,9 @@ impl Pool {
             app,
             worker,
             limits,
+            budget,
+            board,
+            is_watched: AtomicBool::new(false),
             state: AtomicU8::new(state as u8),
             dispatcher,
             io_threads: OnceLock::new(),
@@ -113,6 +130,50 @@ impl Pool {
 
     pub fn supervisor(&self) -> Option<&SupervisorHandle> {
         self.supervisor.get()
+    }
+
+    /// A request has to wait for a thread. It costs a system call only if none has waited since the supervisor last
+    /// looked.
+    #[cold]
+    pub fn has_queued(&self) {
+        // Relaxed, because the dispatcher's lock lies between: whoever queues after the supervisor's look sees what that
+        // has written before it.
+        if !self.is_watched.load(Ordering::Relaxed)
+            && !self.is_watched.swap(true, Ordering::Relaxed)
+            && let Some(supervisor) = self.supervisor()
+        {
+            supervisor.ring();
+        }
+    }
+
+    /// To be said before the look at the queue if nobody need ring, and after it if somebody must.
+    pub(super) fn set_watched(&self, is_watched: bool) {
+        self.is_watched.store(is_watched, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// How many threads there are, are wanted and may be.
+    #[allow(dead_code)] // For an interface that shows it.
+    pub fn scaling(&self) -> Scaling {
+        let threads = u32::try_from(self.dispatcher().thread_count()).unwrap_or(u32::MAX);
+        let (wanted, by_hand) = self.board.counts();
+        Scaling {
+            threads,
+            wanted,
+            starting: wanted.saturating_sub(threads),
+            by_hand,
+            threads_min: self.limits.threads_min,
+            threads_max: self.limits.threads_max.min(wanted + self.budget.left()),
+        }
+    }
+
+    /// The last decisions about the number of threads, with their reasons, the oldest first.
+    #[allow(dead_code)] // For an interface that shows them.
+    pub fn decisions(&self) -> Vec<Logged> {
+        self.board.decisions()
     }
 
     #[inline]

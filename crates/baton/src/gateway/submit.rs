@@ -86,6 +86,7 @@ impl Gateway {
         match submitted {
             Submitted::Handoff(handoff) => self.run(handoff, now_ms),
             Submitted::Queued(ticket) => {
+                pool.has_queued();
                 self.check_by(now_ms + pool.app.options.queue_wait_ms_max);
                 self.remember(QueuedAt {
                     conn,

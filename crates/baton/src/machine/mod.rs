@@ -1,4 +1,4 @@
-//! What the server may use: the machine's CPU and memory, or those of the cgroups around it.
+//! What the server may use: the machine's CPU and memory, or those of the cgroups around it; and what a process takes.
 //!
 //! Versions 1 and 2 of cgroups, and both at once (cgroups(7)). The narrowest limit counts, on whatever level it is set.
 //! What cannot be read sets no limit.
@@ -6,9 +6,11 @@
 mod cgroup;
 mod cpu;
 mod memory;
+mod process;
 
 pub use cpu::Cpu;
-pub use memory::Memory;
+pub use memory::{Memory, MemoryLeft};
+pub use process::{CpuTaken, cpu_taken, own_cpu_us, own_memory_bytes};
 
 use std::path::{Path, PathBuf};
 

@@ -1,11 +1,12 @@
-//! What other threads tell: the end of processes, a wish for a restart, and that all of them are to end.
+//! What other threads tell: the end of processes, a wish for a restart or for more or fewer threads, and that all of them
+//! are to end.
 
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::{Command, Stopping, Supervisor};
+use super::{Change, Command, Stopping, Supervisor};
 
 impl Supervisor {
     pub(super) fn take_commands(&mut self) {
@@ -18,6 +19,14 @@ impl Supervisor {
                 Command::Restart { reason } => {
                     // If it was wanted already, that one counts.
                     let _ = self.want_restart(reason, false);
+                }
+                Command::Threads { change, answer } => {
+                    let changed = match change {
+                        Change::Add(count) => self.add_by_hand(count, self.now_ms()),
+                        Change::Remove(count) => self.remove_by_hand(count),
+                    };
+                    // Whoever asked may have stopped waiting.
+                    let _ = answer.send(changed);
                 }
                 Command::Stop { grace, done } => self.stop(grace, done),
             }

@@ -1,6 +1,7 @@
 //! How many processes there are to be, and the zygotes asked for those that are missing.
 
 use std::os::fd::AsFd;
+use std::time::Instant;
 
 use baton_handoff::control::{self, Kind};
 use rustix::net::Shutdown;
@@ -12,11 +13,14 @@ use super::{Asked, FORK_MS_MAX, NASCENT_MAX, SURGE_DIVISOR, Supervisor, Token, Z
 
 impl Supervisor {
     pub(super) fn thread_count(&self) -> usize {
-        self.pool.limits.threads_min as usize
+        self.scaler.wanted() as usize
     }
 
     fn count_of(&self, generation: u64) -> usize {
-        let members = self.members.values().map(|member| member.generation);
+        let members = self.members.values();
+        // Who was told to end makes room for another.
+        let members = members.filter(|member| !member.process.is_stopping());
+        let members = members.map(|member| member.generation);
         let asked = self.nascent.values().map(|asked| asked.generation);
         members.chain(asked).filter(|of| *of == generation).count()
     }
@@ -104,6 +108,7 @@ impl Supervisor {
                 nascent,
                 generation,
                 since_ms: now_ms,
+                at: Instant::now(),
             };
             self.nascent.insert(number, asked);
             if let Err(error) = watched {
@@ -117,6 +122,7 @@ impl Supervisor {
             return self.restart_failed(&format!("a process could not start: {reason}"));
         }
         self.start_failed();
+        self.lost_one();
         tracing::error!(app = self.pool.label, "a process could not start: {reason}");
     }
 

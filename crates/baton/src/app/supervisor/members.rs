@@ -76,15 +76,21 @@ impl Supervisor {
         let process = Arc::new(process);
         // Before the first offer: whoever offers hears the knocks.
         self.post_all(|| Message::ProcessUp(process.clone()));
-        let member = Member {
+        self.scaler.gauges.forked(asked.at);
+        let mut member = Member {
             process,
             generation: asked.generation,
             since_ms: self.now_ms(),
             threads: Vec::new(),
             stderr,
+            reading: None,
+            measured_ms: 0,
             has_asked: false,
             leaving: Leaving::default(),
         };
+        if boots_first {
+            self.scaler.gauges.boots(&mut member, self.now_ms());
+        }
         self.members.insert(number, member);
         if !boots_first {
             self.process_ready(number);
@@ -100,6 +106,7 @@ impl Supervisor {
         if self.is_given_up(generation) {
             return;
         }
+        let now_ms = self.now_ms();
         let threads = (0..process.segment().geometry().slots())
             .map(|slot| {
                 self.add_thread(Place {
@@ -110,6 +117,7 @@ impl Supervisor {
             .collect();
         if let Some(member) = self.members.get_mut(&number) {
             member.threads = threads;
+            self.scaler.gauges.started(member, now_ms);
         }
         self.process_backoff.succeeded();
         self.pool.set_down(false);
@@ -192,6 +200,9 @@ impl Supervisor {
         let has_worked = member.process.was_offered() || is_told;
         let is_clean = status.exit_status() == Some(0) && has_worked;
         self.has_gone(member.generation, !is_clean);
+        if !is_clean && !is_told && member.generation == self.current.generation {
+            self.lost_one();
+        }
         let again_ms = match has_worked || member.generation < self.current.generation {
             true => 0,
             false => self.start_failed(),

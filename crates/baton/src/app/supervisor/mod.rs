@@ -2,16 +2,19 @@
 //! number, and reads what they write to standard error. It never ends before the front does,
 //! because zygotes die with the thread that spawned them.
 //!
-//! [`zygotes`] load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`]
-//! is what these may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that
+//! [`scaling`] says how many there are to be, by what the [`gauges`] tell, and [`report`]s it. [`zygotes`]
+//! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that
 //! the old ones do leave, [`ending`] is the end of all.
 
 mod ending;
 mod forks;
+mod gauges;
 mod hearing;
 mod leavers;
 mod members;
+mod report;
 mod restart;
+mod scaling;
 mod zygotes;
 
 use std::collections::HashMap;
@@ -19,7 +22,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_dispatch::{Backoff, ThreadId};
 use baton_handoff::front::IoFlags;
@@ -29,8 +32,10 @@ use rustix::process::WaitStatus;
 use super::process::Process;
 use super::zygote::{Nascent, Zygote};
 use super::{Children, Pool};
+use gauges::Reading;
 use leavers::{Leavers, Leaving};
 use restart::Restart;
+use scaling::Scaler;
 
 /// A zygote that is not ready after this time is killed. In a restart its first process has as much time to boot.
 const START_MS_MAX: u64 = 30_000;
@@ -40,6 +45,8 @@ const READY_MS_MIN: u64 = 100;
 const FORK_MS_MAX: u64 = 5_000;
 /// Forks under way at once: the zygote makes one after the other anyway.
 const NASCENT_MAX: usize = 64;
+/// The supervisor is never busy for so long.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// In a restart there may be more processes than threads, by the threads divided by this, and at least by one.
 const SURGE_DIVISOR: usize = 4;
 /// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
@@ -54,8 +61,20 @@ pub enum Command {
     /// Load the app anew and put new processes in the place of all that are there, without losing a request. If a
     /// restart is under way, there is one more after it.
     Restart { reason: String },
+    /// So many threads more, or fewer, whatever the load; answer how many are wanted then, or why not.
+    Threads {
+        change: Change,
+        answer: Sender<Result<u32, String>>,
+    },
     /// End all processes, within the grace; answer when none is left.
     Stop { grace: Duration, done: Sender<()> },
+}
+
+/// Of the number of threads, by hand.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    Add(u32),
+    Remove(u32),
 }
 
 /// How other threads reach the supervisor.
@@ -72,6 +91,35 @@ impl SupervisorHandle {
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
         }
+    }
+
+    /// Has it look at what waits.
+    pub(super) fn ring(&self) {
+        // It cannot overflow: the supervisor reads it each time.
+        let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
+    }
+
+    /// Adds threads, which the load does not take away again. Returns how many there are to be, or why they cannot be
+    /// added: over a limit, no memory, count 0, or the pool is dormant or stopping. Waits for the supervisor, at most
+    /// [`ANSWER_MAX`].
+    #[allow(dead_code)] // For an interface by which people ask for it.
+    pub fn add_threads(&self, count: u32) -> Result<u32, String> {
+        self.change_threads(Change::Add(count))
+    }
+
+    /// Removes threads: idle ones at once, busy ones when they are free. Those that were added by hand go first, in number.
+    /// Returns how many there are to be, or why there cannot be fewer. Waits as [`SupervisorHandle::add_threads`].
+    #[allow(dead_code)] // As above.
+    pub fn remove_threads(&self, count: u32) -> Result<u32, String> {
+        self.change_threads(Change::Remove(count))
+    }
+
+    fn change_threads(&self, change: Change) -> Result<u32, String> {
+        let (answer, answered) = channel();
+        self.tell(Command::Threads { change, answer });
+        answered
+            .recv_timeout(ANSWER_MAX)
+            .unwrap_or_else(|_| Err("the supervisor of these threads does not answer".into()))
     }
 
     /// Waits until the app is loaded for the first time, or cannot be.
@@ -117,6 +165,7 @@ struct Asked {
     nascent: Nascent,
     generation: u64,
     since_ms: u64,
+    at: Instant,
 }
 
 struct Member {
@@ -126,6 +175,10 @@ struct Member {
     /// Those that the dispatcher knows: none while the process boots.
     threads: Vec<ThreadId>,
     stderr: super::lines::Lines,
+    /// What it had used when it was last looked at.
+    reading: Option<Reading>,
+    /// When its memory was last measured.
+    measured_ms: u64,
     /// It wants a restart, and is not listened to any more.
     has_asked: bool,
     leaving: Leaving,
@@ -157,6 +210,7 @@ pub struct Supervisor {
     next_generation: u64,
     restart: Restart,
     leavers: Leavers,
+    scaler: Scaler,
     /// Threads that empty a socket which is slow to empty.
     slow: Arc<AtomicUsize>,
     zygote_ready_ms: u64,
@@ -227,6 +281,7 @@ impl Supervisor {
         // Whoever wakes it later does not wait for its first start.
         let first_start = (!pool.is_dormant()).then_some(first_start);
         let first_number = u64::from(pool.number) << POOL_SHIFT | 1;
+        let scaler = Scaler::new(pool.limits.threads_min);
         let supervisor = Self {
             pool,
             children,
@@ -243,6 +298,7 @@ impl Supervisor {
             next_generation: 2,
             restart: Restart::default(),
             leavers: Leavers::default(),
+            scaler,
             slow: Arc::default(),
             zygote_ready_ms: 0,
             nascent: HashMap::new(),
@@ -316,13 +372,15 @@ impl Supervisor {
         if self.pool.is_dormant() {
             return stop_ms;
         }
+        let scaling_ms = self.advance_scaling(now_ms);
         let restart_ms = self.advance_restart(now_ms);
         let zygotes_ms = self.advance_zygotes(now_ms);
         let forks_ms = self.advance_forks(now_ms);
+        self.advance_surplus();
         let leavers_ms = self.advance_leavers(now_ms);
-        [stop_ms, restart_ms, zygotes_ms, forks_ms, leavers_ms]
-            .into_iter()
-            .flatten()
-            .min()
+        let due_ms = [
+            stop_ms, scaling_ms, restart_ms, zygotes_ms, forks_ms, leavers_ms,
+        ];
+        due_ms.into_iter().flatten().min()
     }
 }

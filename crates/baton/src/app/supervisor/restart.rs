@@ -14,7 +14,7 @@
 
 use rustix::process::Signal;
 
-use super::{START_MS_MAX, Seat, Supervisor, ZygoteState};
+use super::{Member, START_MS_MAX, Seat, Supervisor, ZygoteState};
 
 /// From the end of a restart to the next that the app itself asks for. More would be a loop.
 const APP_PAUSE_MS: u64 = 2_000;
@@ -76,6 +76,16 @@ impl Supervisor {
                 true
             }
         }
+    }
+
+    /// From its beginning until all new threads are there, and no old ones.
+    pub(super) fn is_restarting(&self) -> bool {
+        self.restart.begun_ms.is_some() || self.is_replacing()
+    }
+
+    /// Old threads leave for new ones, or will.
+    pub(super) fn is_replacing(&self) -> bool {
+        self.successor.is_some() || self.has_older()
     }
 
     pub(super) fn has_older(&self) -> bool {
@@ -221,7 +231,7 @@ impl Supervisor {
         }
     }
 
-    fn let_idle_ones_leave(&self) {
+    pub(super) fn let_idle_ones_leave(&self) {
         loop {
             // One at a time: nobody waits for the lock while another is told.
             let Some(place) = self.pool.dispatcher().leave() else {
@@ -268,8 +278,9 @@ impl Supervisor {
     /// Whether all that are wanted are there, and no others.
     fn is_over(&self) -> bool {
         let is_ready = matches!(self.current.zygote, ZygoteState::Ready(_));
-        let ready = self.members.values().filter(|member| !member.boots());
-        let are_all_there = ready.count() == self.thread_count();
+        let stays = |member: &&Member| !member.boots() && !member.process.is_stopping();
+        let ready = self.members.values().filter(stays);
+        let are_all_there = ready.count() >= self.thread_count();
         is_ready && self.successor.is_none() && !self.has_older() && are_all_there
     }
 

@@ -164,9 +164,8 @@ impl World<'_> {
             Order::Start(count) => self.start(count),
             Order::Stop(ids) => {
                 for id in ids {
-                    self.dispatcher.retire([id], 0);
                     assert!(
-                        self.dispatcher.leave().is_some(),
+                        self.dispatcher.dismiss(id).is_some(),
                         "only idle threads are stopped"
                     );
                     self.outcome.stopped += 1;

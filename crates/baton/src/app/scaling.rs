@@ -1,0 +1,60 @@
+//! What the supervisor of a pool tells others of its number of threads.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use baton_dispatch::autoscale::{Decision, DecisionLog, Logged};
+
+/// How many threads a pool has, and between which numbers that may move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scaling {
+    /// There now, idle or busy.
+    pub threads: u32,
+    /// How many there are to be.
+    pub wanted: u32,
+    /// Not there yet.
+    pub starting: u32,
+    /// Of those wanted: what somebody added by hand.
+    pub by_hand: u32,
+    /// `num_threads`.
+    pub threads_min: u32,
+    /// `max_threads`, or what the server's `threads_max` leaves of it. Memory may set a lower bound.
+    pub threads_max: u32,
+}
+
+/// Written by the supervisor, read by anybody: held for a copy only.
+#[derive(Default)]
+pub struct Board(Mutex<Content>);
+
+#[derive(Default)]
+struct Content {
+    wanted: u32,
+    by_hand: u32,
+    log: DecisionLog,
+}
+
+impl Board {
+    /// How many are wanted, and how many of them were added by hand.
+    pub fn counts(&self) -> (u32, u32) {
+        let content = self.lock();
+        (content.wanted, content.by_hand)
+    }
+
+    pub fn set_counts(&self, wanted: u32, by_hand: u32) {
+        let mut content = self.lock();
+        (content.wanted, content.by_hand) = (wanted, by_hand);
+    }
+
+    pub fn note(&self, decision: &Decision, now_ms: u64) {
+        self.lock().log.note(decision, now_ms);
+    }
+
+    /// The oldest first.
+    pub fn decisions(&self) -> Vec<Logged> {
+        self.lock().log.iter().cloned().collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Content> {
+        // Nothing that is done under it can stop half-way.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
