@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::options::{CONFIG, LISTEN, THREADS};
+use crate::options::{CONFIG, LISTEN, MAX_THREADS, NUM_THREADS, THREADS};
 use crate::proc::{self, Process};
 use crate::{client, peer};
 
@@ -151,13 +151,13 @@ fn wait(child: &mut Child, bound: Duration) -> Option<ExitStatus> {
 }
 
 impl Baton {
-    /// `baton serve ROOT` with four threads, on a port of its own.
+    /// `baton serve ROOT` with always four threads, on a port of its own.
     #[track_caller]
     pub fn serve(root: &Path) -> Baton {
         Baton::with(root, &[])
     }
 
-    /// The same with more options.
+    /// The same with more options, which may say how many threads instead.
     #[track_caller]
     pub fn with(root: &Path, options: &[&str]) -> Baton {
         match Baton::try_with(root, options) {
@@ -197,7 +197,8 @@ impl Baton {
         if !options.contains(&LISTEN) {
             arguments.extend([LISTEN, "127.0.0.1:0"].map(OsStr::new));
         }
-        if !options.contains(&THREADS) {
+        let says_how_many = |option| [THREADS, NUM_THREADS, MAX_THREADS].contains(option);
+        if !options.iter().any(says_how_many) {
             arguments.extend([THREADS, PHP_THREADS].map(OsStr::new));
         }
         arguments.extend(options.iter().map(OsStr::new));

@@ -2,6 +2,10 @@
 
 pub const LISTEN: &str = "--listen";
 pub const THREADS: &str = "--threads";
+pub const NUM_THREADS: &str = "--num-threads";
+pub const MAX_THREADS: &str = "--max-threads";
+pub const IDLE_MS_MAX: &str = "--idle-ms-max";
+pub const THREADS_MAX: &str = "--threads-max";
 pub const CONFIG: &str = "--config";
 pub const TRUSTED_PROXIES: &str = "--trusted-proxies";
 pub const TRUSTED_HEADERS: &str = "--trusted-headers";
@@ -35,9 +39,13 @@ pub const INI_USER: &str = "--ini";
 /// With or without a pattern, as in `--watch=src`.
 pub const WATCH: &str = "--watch";
 /// All of them.
-pub const ALL: [&str; 29] = [
+pub const ALL: [&str; 33] = [
     LISTEN,
     THREADS,
+    NUM_THREADS,
+    MAX_THREADS,
+    IDLE_MS_MAX,
+    THREADS_MAX,
     CONFIG,
     WORKER,
     MAX_REQUESTS,
