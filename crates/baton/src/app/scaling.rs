@@ -44,8 +44,9 @@ impl Board {
         (content.wanted, content.by_hand) = (wanted, by_hand);
     }
 
-    pub fn note(&self, decision: &Decision, now_ms: u64) {
-        self.lock().log.note(decision, now_ms);
+    /// Whether it said something new.
+    pub fn note(&self, decision: &Decision, now_ms: u64) -> bool {
+        self.lock().log.note(decision, now_ms)
     }
 
     /// The oldest first.

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 
 use super::decision::{Action, Decision};
 
-/// Keeps the last [`DecisionLog::LEN_MAX`] decisions that say something new: every start and stop, and a hold only if the
-/// last decision had another reason.
+/// Keeps the last [`DecisionLog::LEN_MAX`] decisions that say something new: every start and stop, and a hold only if none
+/// since then had the same reason. Under load holds for two reasons take turns many times a second, and would push all else
+/// out.
 #[derive(Debug, Default)]
 pub struct DecisionLog {
     decisions: VecDeque<Logged>,
@@ -22,11 +23,7 @@ impl DecisionLog {
 
     /// Whether it said something new.
     pub fn note(&mut self, decision: &Decision, at_ms: u64) -> bool {
-        let is_new = decision.action != Action::Hold
-            || self
-                .decisions
-                .back()
-                .is_none_or(|last| !last.decision.reason.is_like(&decision.reason));
+        let is_new = decision.action != Action::Hold || !self.holds_like(decision);
         if is_new {
             if self.decisions.len() == Self::LEN_MAX {
                 self.decisions.pop_front();
@@ -37,6 +34,13 @@ impl DecisionLog {
             });
         }
         is_new
+    }
+
+    /// Whether it has held for the same reason since the last start or stop.
+    fn holds_like(&self, decision: &Decision) -> bool {
+        let before = self.iter().rev().map(|logged| &logged.decision);
+        let mut holds = before.take_while(|before| before.action == Action::Hold);
+        holds.any(|hold| hold.reason.is_like(&decision.reason))
     }
 
     /// The oldest first.
@@ -73,7 +77,7 @@ mod tests {
         assert!(log.note(&starting(1), 0));
         assert!(!log.note(&starting(2), 1));
         assert!(log.note(&decision(Action::Hold, Reason::NothingWaits), 2));
-        assert!(log.note(&starting(3), 3));
+        assert!(!log.note(&starting(3), 3));
         let start = decision(
             Action::Start(1),
             Reason::TooFew {
@@ -81,7 +85,9 @@ mod tests {
                 threads_min: 1,
             },
         );
-        for at_ms in 4..1000 {
+        assert!(log.note(&start, 4));
+        assert!(log.note(&starting(4), 5));
+        for at_ms in 6..1000 {
             assert!(log.note(&start, at_ms));
         }
         assert_eq!(log.iter().len(), DecisionLog::LEN_MAX);

@@ -9,7 +9,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::super::zygote::Nascent;
 use super::members::is_mere;
-use super::{Asked, FORK_MS_MAX, NASCENT_MAX, SURGE_DIVISOR, Supervisor, Token, ZygoteState};
+use super::{
+    Asked, FORK_MS_MAX, NASCENT_MAX, START_MS_MAX, SURGE_DIVISOR, Supervisor, Token, ZygoteState,
+};
 
 impl Supervisor {
     pub(super) fn thread_count(&self) -> usize {
@@ -35,6 +37,7 @@ impl Supervisor {
                 self.fork(self.current.generation, self.missing(), now_ms);
             }
         }
+        let boot_ms = self.bound_boots(now_ms);
         let oldest = self.nascent.values().min_by_key(|asked| asked.since_ms);
         let late = oldest.map(|asked| (asked.since_ms + FORK_MS_MAX, asked.generation));
         if let Some((late_ms, generation)) = late
@@ -46,7 +49,33 @@ impl Supervisor {
         let waits = self.missing() > 0 && now_ms < self.fork_not_before_ms;
         let fork_ms = waits.then_some(self.fork_not_before_ms);
         let late_ms = late.map(|(late_ms, _)| late_ms);
-        [fork_ms, late_ms].into_iter().flatten().min()
+        [fork_ms, late_ms, boot_ms].into_iter().flatten().min()
+    }
+
+    /// A script that hangs before it asks for a request would keep its process for ever, and under load there would be more
+    /// and more of them. Those of a successor are the restart's to judge.
+    fn bound_boots(&mut self, now_ms: u64) -> Option<u64> {
+        let successor = self.successor.as_ref().map(|seat| seat.generation);
+        let members = self.members.values_mut();
+        let booting = members
+            .filter(|member| member.boots() && Some(member.generation) != successor)
+            .filter(|member| !member.process.is_stopping());
+        let mut due_ms = None;
+        for member in booting {
+            if now_ms >= member.since_ms + START_MS_MAX {
+                tracing::warn!(
+                    app = self.pool.label,
+                    pid = member.process.pid.as_raw_nonzero().get(),
+                    "a process has not booted within 30 s; killing it"
+                );
+                member.process.signal(Signal::KILL);
+                // Once more then, if it is still there.
+                member.since_ms = now_ms;
+            }
+            let late_ms = member.since_ms + START_MS_MAX;
+            due_ms = Some(due_ms.map_or(late_ms, |due_ms: u64| due_ms.min(late_ms)));
+        }
+        due_ms
     }
 
     /// Processes of the current generation that are to be started.

@@ -37,7 +37,7 @@ use leavers::{Leavers, Leaving};
 use restart::Restart;
 use scaling::Scaler;
 
-/// A zygote that is not ready after this time is killed. In a restart its first process has as much time to boot.
+/// A zygote that is not ready after this time is killed, and so is a process that has not booted.
 const START_MS_MAX: u64 = 30_000;
 /// A zygote that ends sooner after it was ready is not started again at once.
 const READY_MS_MIN: u64 = 100;

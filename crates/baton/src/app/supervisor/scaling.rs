@@ -31,8 +31,6 @@ pub(super) struct Scaler {
     look_ms: Option<u64>,
     /// Requests waited at the last look.
     is_watching: bool,
-    /// When more were last wanted.
-    raised_ms: u64,
     report: Report,
 }
 
@@ -46,7 +44,6 @@ impl Scaler {
             looked_ms: 0,
             look_ms: None,
             is_watching: false,
-            raised_ms: 0,
             report: Report::default(),
         }
     }
@@ -96,7 +93,7 @@ impl Supervisor {
             0 => None,
             _ => scaler.gauges.memory(self.members.values_mut(), now_ms),
         };
-        let starting_since_ms = self.starting_since_ms(glance.threads);
+        let starting_since_ms = self.starting_since_ms(glance.threads, now_ms);
         let start_not_before_ms = self.start_not_before_ms();
         let limits = self.limits_now();
         let scaler = &mut self.scaler;
@@ -138,15 +135,15 @@ impl Supervisor {
         (glance, idle.collect())
     }
 
-    /// For each thread that is wanted and not there, since when it starts. In a restart others start too, in the place of
-    /// old ones.
-    fn starting_since_ms(&self, threads: usize) -> Vec<u64> {
+    /// For each thread that is wanted and not there, since when it starts: since now, if no zygote was asked for it so far.
+    /// In a restart others start too, in the place of old ones.
+    fn starting_since_ms(&self, threads: usize, now_ms: u64) -> Vec<u64> {
         let missing = (self.scaler.wanted as usize).saturating_sub(threads);
         let asked = self.nascent.values().map(|asked| asked.since_ms);
         let booting = self.members.values().filter(|member| member.boots());
         let mut since_ms: Vec<u64> = asked.chain(booting.map(|member| member.since_ms)).collect();
         since_ms.sort_unstable_by(|a, b| b.cmp(a));
-        since_ms.resize(missing, self.scaler.raised_ms);
+        since_ms.resize(missing, now_ms);
         since_ms
     }
 
@@ -178,7 +175,7 @@ impl Supervisor {
             Action::Hold => {}
             Action::Start(count) => {
                 let count = self.pool.budget.take(*count);
-                self.want_more(count, now_ms);
+                self.want_more(count);
             }
             Action::Stop(_) if self.is_restarting() => return,
             Action::Stop(threads) => {
@@ -187,7 +184,9 @@ impl Supervisor {
                 self.want_fewer(stopped);
             }
         }
-        self.pool.board.note(decision, now_ms);
+        if self.pool.board.note(decision, now_ms) {
+            tracing::debug!(app = self.pool.label, "{decision}");
+        }
         if self.scaler.wanted != was {
             self.scaler.report.changed(was, decision.to_string());
         }
@@ -204,10 +203,7 @@ impl Supervisor {
     }
 
     /// So many were taken from the budget.
-    fn want_more(&mut self, count: u32, now_ms: u64) {
-        if count > 0 {
-            self.scaler.raised_ms = now_ms;
-        }
+    fn want_more(&mut self, count: u32) {
         self.set_wanted(self.scaler.wanted + count, self.scaler.by_hand);
     }
 
@@ -277,7 +273,7 @@ impl Supervisor {
             ));
         }
         self.scaler.by_hand += count;
-        self.want_more(count, now_ms);
+        self.want_more(count);
         self.scaler
             .report
             .changed(wanted, format!("{count} added by hand"));
