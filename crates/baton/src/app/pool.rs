@@ -25,7 +25,12 @@ pub struct Pool {
     /// The I/O threads, once they run.
     io_threads: OnceLock<Handle<Message>>,
     supervisor: OnceLock<SupervisorHandle>,
+    begun: Begun,
 }
+
+/// Held for each request that is to be answered by a pool, until nothing is left to do for it.
+#[derive(Clone, Default)]
+pub struct Begun(Arc<()>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -80,6 +85,7 @@ impl Pool {
             dispatcher,
             io_threads: OnceLock::new(),
             supervisor: OnceLock::new(),
+            begun: Begun::default(),
         }
     }
 
@@ -111,6 +117,15 @@ impl Pool {
 
     pub fn supervisor(&self) -> Option<&SupervisorHandle> {
         self.supervisor.get()
+    }
+
+    pub fn begin(&self) -> Begun {
+        self.begun.clone()
+    }
+
+    /// Requests that wait or run, wherever they are. Once no I/O thread knows the pool any more it only falls.
+    pub fn begun_count(&self) -> usize {
+        Arc::strong_count(&self.begun.0) - 1
     }
 
     #[inline]

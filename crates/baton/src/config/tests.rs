@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use clap::{CommandFactory, FromArgMatches};
 
-use super::{AppConfig, Configuration, for_serve, of_file};
+use super::{AppConfig, Configuration, Given, of_file};
 use crate::options::{Command, CommandLine};
 use crate::routes::Routes;
 
@@ -52,7 +52,8 @@ impl Place {
             panic!("baton serve")
         };
         let given = matches.subcommand_matches("serve").expect("serve");
-        for_serve(&arguments, given).map_err(|lines| self.shortened(lines))
+        let given = Given::new(&arguments, given);
+        given.load().map_err(|lines| self.shortened(lines))
     }
 
     fn shortened(&self, lines: Vec<String>) -> Vec<String> {

@@ -12,7 +12,10 @@ use super::{Asked, FORK_MS_MAX, NASCENT_MAX, SURGE_DIVISOR, Supervisor, Token, Z
 
 impl Supervisor {
     pub(super) fn thread_count(&self) -> usize {
-        self.pool.thread_count as usize
+        match self.is_thinning_out() {
+            true => 1,
+            false => self.pool.thread_count as usize,
+        }
     }
 
     fn count_of(&self, generation: u64) -> usize {

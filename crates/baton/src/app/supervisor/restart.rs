@@ -62,8 +62,9 @@ impl Supervisor {
     /// Whether it was not wanted already.
     pub(super) fn want_restart(&mut self, reason: String, only_by_app: bool) -> bool {
         match &mut self.restart.wanted {
+            _ if self.stopping.is_some() || self.departure.is_some() => false,
             // Who sleeps wakes with the code that is there then.
-            _ if self.stopping.is_some() || self.pool.is_dormant() => false,
+            _ if self.pool.is_dormant() => false,
             Some(wanted) => {
                 wanted.only_by_app &= only_by_app;
                 false
@@ -221,7 +222,7 @@ impl Supervisor {
         }
     }
 
-    fn let_idle_ones_leave(&self) {
+    pub(super) fn let_idle_ones_leave(&self) {
         loop {
             // One at a time: nobody waits for the lock while another is told.
             let Some(place) = self.pool.dispatcher().leave() else {
