@@ -1,6 +1,6 @@
 //! Under systemd: sockets that it opens, news that it waits for, and the units that we ship.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use baton_journeys::options::{INI_ADMIN, LISTEN, TRUSTED_PROXIES};
+use baton_journeys::options::{CONFIG, INI_ADMIN, LISTEN, TRUSTED_PROXIES};
 use baton_journeys::{Baton, Conn, Site, baton, get, proc, wait_until};
 use rustix::process::Signal;
 
@@ -328,6 +328,44 @@ fn systemd_hears_how_it_goes() {
         let status = server.wait(Duration::from_secs(5)).expect("it ends");
         assert!(status.success() && notify.is_silent());
     }
+}
+
+#[test]
+fn a_reload_that_fails_is_over_too() {
+    let site = Site::of_fixture("php");
+    let file = site.write("baton.toml", "threads = 1\n");
+    let notify = Notify::abstract_name("reload");
+    let arguments = [
+        "serve",
+        CONFIG,
+        file.to_str().expect("plain"),
+        LISTEN,
+        "127.0.0.1:0",
+    ];
+    let arguments = arguments.map(OsStr::new);
+    let server = Baton::launch(notify.command(), Stdio::null(), &arguments).expect("started");
+    assert_eq!(notify.message()[0], "READY=1");
+    for (text, status) in [
+        ("thread = 1\n", "baton.toml:1:1: unknown key"),
+        ("threads = 2\n", "STATUS=serving "),
+    ] {
+        site.write("baton.toml", text);
+        server.signal(Signal::HUP);
+        let reloading = notify.message();
+        assert_eq!(reloading[0], "RELOADING=1");
+        assert!(reloading[1].starts_with("MONOTONIC_USEC="));
+        let ready = notify.message();
+        assert!(
+            ready[0] == "READY=1" && ready[1].contains(status),
+            "{ready:?}"
+        );
+        assert_eq!(
+            ready[1].contains("the last reload failed"),
+            text.starts_with("thread ")
+        );
+        server.get("/pid.php").expect(200);
+    }
+    server.stop();
 }
 
 #[test]

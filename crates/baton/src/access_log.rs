@@ -1,20 +1,54 @@
 //! The access log: one line per reply, in the common, combined or JSON form.
 
 use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
 
 use baton_server::Served;
 use baton_server::http1::Version;
 use time::OffsetDateTime;
 use time::format_description::BorrowedFormatItem;
 use time::macros::format_description;
-use tracing_appender::non_blocking::NonBlocking;
+use tracing_appender::non_blocking::{NonBlocking, WorkerGuard};
 
+use crate::logs::{self, Reopen};
 use crate::options::AccessFormat;
 
 const COMMON_TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[day]/[month repr:short]/[year]:[hour]:[minute]:[second] +0000");
 const JSON_TIME: &[BorrowedFormatItem<'_>] =
     format_description!("[year]-[month]-[day]T[hour]:[minute]:[second]Z");
+
+/// An open access log. What waits to be written is written when the last that has it open is dropped.
+pub struct AccessLogFile {
+    writer: NonBlocking,
+    guard: Arc<WorkerGuard>,
+    format: AccessFormat,
+}
+
+impl AccessLogFile {
+    pub fn open(path: &Path, format: AccessFormat, reopen: &Reopen) -> Result<Self, String> {
+        let (writer, guard) = logs::background_file(path, reopen)?;
+        Ok(Self {
+            writer,
+            guard: Arc::new(guard),
+            format,
+        })
+    }
+
+    /// The same file, perhaps in another form.
+    pub fn with(&self, format: AccessFormat) -> Self {
+        Self {
+            writer: self.writer.clone(),
+            guard: self.guard.clone(),
+            format,
+        }
+    }
+
+    pub fn writer(&self) -> AccessLog {
+        AccessLog::new(self.writer.clone(), self.format)
+    }
+}
 
 /// One per I/O thread; all write to the same background thread.
 #[derive(Clone)]

@@ -101,18 +101,15 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 /// The listeners to open, with the sockets that systemd passed in their places.
-pub fn resolve(
-    listen: &[Listen],
-    passed: Vec<Passed>,
-) -> Result<Vec<baton_server::Listen>, String> {
+pub fn resolve(listen: &[Listen], passed: &[Passed]) -> Result<Vec<baton_server::Listen>, String> {
     let all_of_systemd = [Listen {
         at: At::Systemd(None),
         proxy_protocol: false,
     }];
     let by_hand = listen.iter().any(|one| matches!(one.at, At::Systemd(_)));
     match passed.is_empty() || by_hand {
-        true => place(listen, passed),
-        false => place(&all_of_systemd, passed),
+        true => place(listen, passed.to_vec()),
+        false => place(&all_of_systemd, passed.to_vec()),
     }
 }
 
@@ -235,7 +232,7 @@ mod tests {
 
     fn resolved(listen: &[&str], names: &[&str]) -> Result<Vec<(bool, bool)>, String> {
         let listen: Vec<Listen> = listen.iter().map(|l| parse(l).expect("good")).collect();
-        let resolved = resolve(&listen, passed(names))?;
+        let resolved = resolve(&listen, &passed(names))?;
         Ok(resolved
             .iter()
             .map(|l| (matches!(l.at, ListenAt::Made(_)), l.proxy_protocol))

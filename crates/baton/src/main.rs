@@ -2,8 +2,9 @@
 //!
 //! In the order in which a request meets them: [`gateway`] is the service that runs on the I/O
 //! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
-//! with its pools of threads, their processes and supervisors; [`machine`] is what these may use of it. [`serve`] puts them together,
-//! [`watch`] restarts an application when its files change;
+//! with its pools of threads, their processes and supervisors; [`machine`] is what these may use of it.
+//! [`serve`] puts them together, [`fleet`] has all supervisors, [`live`] is what is served now, and
+//! [`reload`] puts something else in its place; [`watch`] restarts an application when its files change;
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
 //! where; [`systemd`] passes sockets and hears how it goes.
 
@@ -13,12 +14,15 @@ mod access_log;
 mod account;
 mod app;
 mod config;
+mod fleet;
 mod gateway;
 mod listen;
+mod live;
 mod logs;
 mod machine;
 mod options;
 mod project;
+mod reload;
 mod routes;
 mod serve;
 mod systemd;
@@ -44,14 +48,12 @@ fn main() -> ExitCode {
     let outcome = match command {
         Command::Serve(arguments) => {
             let given = matches.subcommand_matches("serve").unwrap_or(&matches);
-            config::for_serve(&arguments, given)
-                .and_then(|configuration| serve::run(&configuration).map_err(|error| vec![error]))
-                .map_err(|problems| {
-                    problems
-                        .iter()
-                        .map(|line| format!("baton: {line}"))
-                        .collect()
-                })
+            serve::run(config::Given::new(&arguments, given)).map_err(|problems| {
+                problems
+                    .iter()
+                    .map(|line| format!("baton: {line}"))
+                    .collect()
+            })
         }
         Command::Load(options) => return baton_load::run(&options),
         Command::Check { file } => config::of_file(&file).map(|configuration| {

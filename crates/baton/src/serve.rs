@@ -1,162 +1,207 @@
 //! `baton serve`: puts the parts together, and takes them apart in order.
 
-use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_handoff::front::IoFlags;
 use baton_server::http1::Limits;
-use baton_server::{Config, Listen, LocalAddress, Server};
+use baton_server::{Config, Handle, Listen, LocalAddress, Server};
 use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::access_log::AccessLog;
-use crate::app::{
-    App, Children, Command, Message, Pool, Supervisor, SupervisorHandle, ThreadBudget,
-};
-use crate::config::{AppConfig, Configuration};
-use crate::gateway::{Gateway, Site, Sites};
+use crate::access_log::AccessLogFile;
+use crate::app::{App, Children, Message, SupervisorHandle, ThreadBudget};
+use crate::config::{AppConfig, Configuration, Given};
+use crate::fleet::Fleet;
+use crate::gateway::{Gateway, Sites};
 use crate::listen;
+use crate::live::Live;
 use crate::logs::{self, Reopen};
 use crate::options::ServerOptions;
+use crate::reload::{Reload, Reloader, Running, Served};
 use crate::systemd::{self, Notifier};
 use crate::terminal::Terminal;
 use crate::watch;
 
-/// What app processes get to end by themselves once nothing is running any more.
-const STOP_GRACE: Duration = Duration::from_secs(5);
+/// Each line of an error is one problem.
+pub fn run(given: Given) -> Result<(), Vec<String>> {
+    let configuration = given.load()?;
+    serve(given, configuration).map_err(|problem| vec![problem])
+}
 
-pub fn run(configuration: &Configuration) -> Result<(), String> {
+fn serve(given: Given, configuration: Configuration) -> Result<(), String> {
     let passed = systemd::take_sockets()?;
     let options = &configuration.server;
-    let listeners = listen::resolve(&options.listen, passed)?;
+    let listeners = listen::resolve(&options.listen, &passed)?;
     let reopen = Reopen::default();
     let _log = logs::install(options, &reopen)?;
-    let access_log = match &options.access_log {
-        Some(path) => Some(logs::background_file(path, &reopen)?),
-        None => None,
-    };
-    let access_log_format = options.access_log_format;
-    let access_log_writer = access_log
-        .as_ref()
-        .map(|(writer, _guard)| AccessLog::new(writer.clone(), access_log_format));
+    let open_access_log = |path| AccessLogFile::open(path, options.access_log_format, &reopen);
+    let access_log = options.access_log.as_deref().map(open_access_log);
+    let access_log = access_log.transpose()?;
     raise_descriptor_limit();
     // App processes become our children although the zygotes fork them.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| format!("cannot become a subreaper: {error}"))?;
     let terminal = Terminal::find();
     // Before any thread starts: a signal must not find its default action.
-    let mut signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1])
+    let signals = Signals::new([SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1])
         .map_err(|error| format!("cannot handle signals: {error}"))?;
 
     let started = Instant::now();
     let notifier = Arc::new(Notifier::from_env());
-    let sites = Arc::new(open_sites(configuration)?);
+    let mut next_pool = 0;
+    let budget = Arc::new(ThreadBudget::new(options.threads_max));
+    let new_app =
+        |config: &Arc<AppConfig>| Arc::new(App::new(config.clone(), &mut next_pool, &budget));
+    let apps: Vec<_> = configuration.apps.iter().map(new_app).collect();
+    let sites = Sites::open(
+        &configuration,
+        apps.iter(),
+        options.io_thread_count(),
+        access_log.as_ref().map(AccessLogFile::writer),
+    )?;
+    let live = Arc::new(Live::new(Arc::new(sites)));
     let flags = Arc::new(
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
     );
     let config = config_of(options, listeners, access_log.is_some());
-    let server = start_server(config, &sites, &flags, access_log_writer)?;
+    let server = start_server(config, &live, &flags)?;
     let children = Arc::new(Children::default());
-    for pool in sites.pools() {
-        pool.set_io_threads(server.handle());
-        start_supervisor(pool, &flags, options.io_thread_count(), &children)?;
+    let fleet = Arc::new(Fleet::new(server.handle(), flags, children.clone()));
+    for app in &apps {
+        fleet.start(app)?;
     }
 
     // Reaping begins before the first child does.
-    let handle = server.handle();
-    let signal_notifier = notifier.clone();
-    let supervisors: Vec<_> = sites
-        .pools()
-        .filter_map(|pool| pool.supervisor().cloned())
-        .collect();
-    let signal_supervisors = supervisors.clone();
-    let signal_thread = signals.handle();
-    let addresses = server.addresses().to_vec();
-    let listener = thread::Builder::new()
+    let (wish, wishes) = sync_channel(1);
+    let hearing = Signalled {
+        handle: server.handle(),
+        notifier: notifier.clone(),
+        fleet: fleet.clone(),
+        reopen: reopen.clone(),
+        children,
+        terminal,
+        wish,
+    };
+    let signal_handle = signals.handle();
+    let signal_thread = thread::Builder::new()
         .name("signals".into())
-        .spawn(move || {
-            let mut is_draining = false;
-            for signal in signals.forever() {
-                match signal {
-                    SIGCHLD => children.reap(),
-                    SIGUSR1 => reopen.request(),
-                    // A terminal that closes says it, and so may the shell in it.
-                    SIGHUP if is_draining => {}
-                    SIGHUP if !terminal.is_gone() => signal_notifier.reload(|| {
-                        reopen.request();
-                        restart_all(&signal_supervisors);
-                    }),
-                    _ if is_draining => {
-                        tracing::info!("stopping at once");
-                        handle.stop_now();
-                        for supervisor in &signal_supervisors {
-                            // `run` waits for it.
-                            drop(supervisor.stop(Duration::ZERO));
-                        }
-                    }
-                    _ => {
-                        is_draining = true;
-                        tracing::info!("draining; a second signal stops at once");
-                        signal_notifier.stopping("finishing what is running");
-                        handle.drain();
-                    }
-                }
-            }
-        });
-    let listener = listener.map_err(|error| format!("cannot start a thread: {error}"))?;
-    await_first_starts(&sites)?;
-    for site in &sites.list {
-        watch::start(&site.app)?;
-    }
-    announce(&sites, &addresses, started);
-    notifier.ready(&format!("serving {}", sites.names()));
+        .spawn(move || hearing.listen(signals))
+        .map_err(|error| format!("cannot start a thread: {error}"))?;
+    await_first_starts(&apps)?;
+    let watched = |app: Arc<App>| -> Result<Running, String> {
+        let watch = watch::start(&app)?.map(Arc::new);
+        Ok(Running { app, watch })
+    };
+    let apps: Vec<_> = apps.into_iter().map(watched).collect::<Result<_, _>>()?;
+    announce(&live.sites(), server.addresses(), started);
+    notifier.ready(&format!("serving {}", live.sites().names()));
+
+    let reloader = Arc::new(Reloader {
+        given,
+        passed,
+        reopen,
+        notifier,
+        io_threads: server.handle(),
+        fleet: fleet.clone(),
+        budget,
+        live,
+        served: Mutex::new(Served {
+            addresses: server.addresses().to_vec(),
+            configuration,
+            apps,
+            access_log,
+            next_pool,
+            leftovers: Vec::new(),
+        }),
+    });
+    start_reloads(reloader.clone().into_hook(), wishes)?;
 
     let ended = server
         .join()
         .map_err(|error| format!("an I/O thread failed: {error}"));
-    stop_all(&supervisors);
-    signal_thread.close();
+    fleet.stop_and_wait();
+    signal_handle.close();
     // It only forwards signals: there is nothing in it that could fail.
-    let _ = listener.join();
+    let _ = signal_thread.join();
+    reloader.end();
     ended
 }
 
-fn open_sites(configuration: &Configuration) -> Result<Sites, String> {
-    let mut pools = 0;
-    let budget = Arc::new(ThreadBudget::new(configuration.server.threads_max));
-    let open = |config: &Arc<AppConfig>| Site::open(App::new(config.clone(), &mut pools, &budget));
-    Ok(Sites {
-        routes: configuration.routes.clone(),
-        list: configuration
-            .apps
-            .iter()
-            .map(open)
-            .collect::<Result<_, _>>()?,
-        io_thread_count: configuration.server.io_thread_count(),
-        trusted_headers: configuration.server.trusted_headers.clone(),
-    })
+/// What signals act upon.
+struct Signalled {
+    handle: Handle<Message>,
+    notifier: Arc<Notifier>,
+    fleet: Arc<Fleet>,
+    reopen: Reopen,
+    children: Arc<Children>,
+    terminal: Terminal,
+    wish: SyncSender<()>,
+}
+
+impl Signalled {
+    fn listen(self, mut signals: Signals) {
+        let mut is_draining = false;
+        for signal in signals.forever() {
+            match signal {
+                SIGCHLD => self.children.reap(),
+                SIGUSR1 => self.reopen.request(),
+                // A terminal that closes says it, and so may the shell in it.
+                SIGHUP if is_draining => {}
+                SIGHUP if !self.terminal.is_gone() => {
+                    self.reopen.request();
+                    // One that waits already reads what there is by then.
+                    let _ = self.wish.try_send(());
+                }
+                _ if is_draining => {
+                    tracing::info!("stopping at once");
+                    self.handle.stop_now();
+                    // `serve` waits for it.
+                    drop(self.fleet.stop(Duration::ZERO));
+                }
+                _ => {
+                    is_draining = true;
+                    tracing::info!("draining; a second signal stops at once");
+                    self.notifier.stopping("finishing what is running");
+                    self.handle.drain();
+                }
+            }
+        }
+    }
+}
+
+/// On a thread of their own: a reload takes as long as applications take to start, and these are reaped meanwhile.
+fn start_reloads(reload: Reload, wishes: Receiver<()>) -> Result<(), String> {
+    let run = move || {
+        while let Ok(()) = wishes.recv() {
+            // It has logged how it went.
+            let _ = reload();
+        }
+    };
+    let spawned = thread::Builder::new().name("reload".into()).spawn(run);
+    spawned.map_err(|error| format!("cannot start a thread: {error}"))?;
+    Ok(())
 }
 
 fn start_server(
     config: Config,
-    sites: &Arc<Sites>,
+    live: &Arc<Live>,
     flags: &Arc<IoFlags>,
-    access_log: Option<AccessLog>,
 ) -> Result<Server<Message>, String> {
-    let (sites, flags) = (sites.clone(), flags.clone());
+    let (live, flags) = (live.clone(), flags.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
         baton_handoff::schedule::io_thread();
-        Gateway::new(
-            sites.clone(),
-            flags.clone(),
-            index,
-            access_log.clone(),
-            first_request_id(index),
-        )
+        Gateway::new(live.clone(), flags.clone(), index, first_request_id(index))
     };
-    Server::start(config, make).map_err(|error| match error.kind() {
+    Server::start(config, make).map_err(|error| explain_listen(&error))
+}
+
+/// Adds the remedy.
+pub fn explain_listen(error: &std::io::Error) -> String {
+    match error.kind() {
         std::io::ErrorKind::AddrInUse => {
             format!("{error}; another server listens there, give another with --listen")
         }
@@ -164,36 +209,16 @@ fn start_server(
             format!("{error}; ports below 1024 need root or CAP_NET_BIND_SERVICE")
         }
         _ => error.to_string(),
-    })
-}
-
-fn start_supervisor(
-    pool: &Arc<Pool>,
-    flags: &Arc<IoFlags>,
-    io_thread_count: usize,
-    children: &Arc<Children>,
-) -> Result<(), String> {
-    let failed = |error: std::io::Error| format!("cannot start a supervisor: {error}");
-    let supervisor = Supervisor::new(
-        pool.clone(),
-        flags.clone(),
-        io_thread_count,
-        children.clone(),
-    )
-    .map_err(failed)?;
-    thread::Builder::new()
-        .name("supervisor".into())
-        .spawn(move || supervisor.run())
-        .map_err(failed)?;
-    Ok(())
+    }
 }
 
 /// Waits until each pool has started for the first time, or cannot. One that cannot is tried again and again, and the
 /// others serve; if none can start, neither can the server.
-fn await_first_starts(sites: &Sites) -> Result<(), String> {
+fn await_first_starts(apps: &[Arc<App>]) -> Result<(), String> {
     let mut any_started = false;
     let mut reasons = Vec::new();
-    for pool in sites.pools().filter(|pool| !pool.is_dormant()) {
+    let pools = apps.iter().flat_map(|app| app.pools());
+    for pool in pools.filter(|pool| !pool.is_dormant()) {
         match pool.supervisor().map(SupervisorHandle::await_first_start) {
             Some(Err(reason)) => reasons.push((pool, reason)),
             _ => any_started = true,
@@ -210,27 +235,7 @@ fn await_first_starts(sites: &Sites) -> Result<(), String> {
     }
 }
 
-fn restart_all(supervisors: &[SupervisorHandle]) {
-    for supervisor in supervisors {
-        supervisor.tell(Command::Restart {
-            reason: "SIGHUP".into(),
-        });
-    }
-}
-
-fn stop_all(supervisors: &[SupervisorHandle]) {
-    let stopping: Vec<_> = supervisors
-        .iter()
-        .map(|supervisor| supervisor.stop(STOP_GRACE))
-        .collect();
-    // Those that take too long die with the front.
-    let end = Instant::now() + STOP_GRACE + Duration::from_secs(5);
-    for is_done in stopping {
-        let _ = is_done.recv_timeout(end.saturating_duration_since(Instant::now()));
-    }
-}
-
-fn config_of(options: &ServerOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
+pub fn config_of(options: &ServerOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
     let defaults = Config::default();
     Config {
         listeners,
@@ -287,10 +292,14 @@ fn announce(sites: &Sites, addresses: &[LocalAddress], started: Instant) {
         .map(|pool| pool.limits.threads_min)
         .sum();
     for address in addresses {
-        let url = match address {
-            LocalAddress::Tcp(address) => format!("http://{address}"),
-            LocalAddress::Unix(path) => format!("unix:{}", path.display()),
-        };
+        let url = url(address);
         tracing::info!(app, threads, start_ms, "serving on {url}");
+    }
+}
+
+pub fn url(address: &LocalAddress) -> String {
+    match address {
+        LocalAddress::Tcp(address) => format!("http://{address}"),
+        LocalAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }

@@ -19,6 +19,7 @@ const SOCKETS_MAX: usize = 1024;
 const SEND_BOUND: Duration = Duration::from_secs(1);
 
 /// A socket that systemd opened.
+#[derive(Clone)]
 pub struct Passed {
     /// FileDescriptorName= of its unit; by default that of the unit.
     pub name: String,
@@ -93,17 +94,17 @@ impl Notifier {
         self.send(&format!("READY=1\nSTATUS={}", one_line(status)));
     }
 
-    /// Frames a reload. A service that is not up yet stays so.
-    pub fn reload(&self, work: impl FnOnce()) {
+    /// Frames a reload, of which `work` says how it went. A service that is not up yet stays so.
+    pub fn reload(&self, work: impl FnOnce() -> String) {
         let is_up = self.is_up.load(Ordering::Relaxed);
         if is_up {
             let now = clock_gettime(ClockId::Monotonic);
             let now_us = now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000;
             self.send(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}"));
         }
-        work();
+        let status = work();
         if is_up {
-            self.send("READY=1");
+            self.send(&format!("READY=1\nSTATUS={}", one_line(&status)));
         }
     }
 

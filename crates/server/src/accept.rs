@@ -33,12 +33,12 @@ pub(crate) enum Accepted {
 
 impl Io {
     /// Of the threads that share a socket only one is to be woken.
-    pub(crate) fn listen(&mut self, index: usize, listener: &Listener) -> rustix::io::Result<()> {
+    pub(crate) fn listen(&mut self, listener: &Listener) -> rustix::io::Result<()> {
         let mut flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         if listener.shared {
             flags |= epoll::EventFlags::EXCLUSIVE;
         }
-        let data = epoll::EventData::new_u64(TAG_LISTENER | index as u64);
+        let data = epoll::EventData::new_u64(TAG_LISTENER | listener.number);
         epoll::add(&self.epoll, listener.descriptor(), data, flags)
     }
 
@@ -57,7 +57,7 @@ impl Io {
             Some(peer) => Peer::Tcp(peer),
             None => Peer::Unix,
         };
-        let trusted = self.shared.config.trusted_proxies.contains_peer(&peer);
+        let trusted = self.config.trusted_proxies.contains_peer(&peer);
         if listener.proxy_protocol && !trusted {
             self.shared.connection_leave();
             return self.complain(&peer, "it is not one of the trusted proxies");
@@ -77,8 +77,8 @@ impl Io {
         }
         let id = self.conns.insert(conn);
         let wait_ms = match self.draining {
-            true => self.shared.config.drain_first_request_ms,
-            false => self.shared.config.header_ms,
+            true => self.config.drain_first_request_ms,
+            false => self.config.header_ms,
         };
         self.set_deadline(id, now.mono_ms() + wait_ms);
     }

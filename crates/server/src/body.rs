@@ -14,6 +14,8 @@ const CANNOT_STORE: Reject = Reject::new(500, "the request body cannot be stored
 pub(crate) struct Arriving {
     /// Parsed again when the body is whole; cheaper than to keep a parsed head alive.
     pub(crate) head: Vec<u8>,
+    /// Those that it was parsed by first: others may hold by then.
+    pub(crate) limits: Limits,
     decoder: BodyDecoder,
     store: Store,
     pub(crate) stored_bytes: u64,
@@ -35,6 +37,7 @@ impl Arriving {
     pub(crate) fn new(head: &[u8], framing: Framing, limits: &Limits, started_ms: u64) -> Arriving {
         Arriving {
             head: head.to_vec(),
+            limits: *limits,
             decoder: BodyDecoder::new(framing, limits),
             store: Store::Memory(Vec::new()),
             stored_bytes: 0,

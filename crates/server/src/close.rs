@@ -31,7 +31,7 @@ impl<S: Service> IoThread<S> {
         conn.phase = Phase::Lingering;
         conn.may_read = true;
         self.io.give_buffer(input);
-        let mut linger_ms = self.io.shared.config.linger_ms;
+        let mut linger_ms = self.io.config.linger_ms;
         if self.drain.is_some() {
             linger_ms = linger_ms.min(LINGER_DRAINING_MS_MAX);
         }

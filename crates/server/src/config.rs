@@ -30,6 +30,28 @@ pub enum ListenAt {
     Made(Arc<OwnedFd>),
 }
 
+impl Listen {
+    /// The same but for the address.
+    pub(crate) fn means_the_same(&self, other: &Listen) -> bool {
+        let mode = |listen: &Listen| match &listen.at {
+            ListenAt::Unix { mode, .. } => *mode,
+            _ => None,
+        };
+        self.proxy_protocol == other.proxy_protocol && mode(self) == mode(other)
+    }
+}
+
+impl ListenAt {
+    pub(crate) fn is_same_place(&self, other: &ListenAt) -> bool {
+        match (self, other) {
+            (ListenAt::Tcp(one), ListenAt::Tcp(other)) => one == other,
+            (ListenAt::Unix { path: one, .. }, ListenAt::Unix { path: other, .. }) => one == other,
+            (ListenAt::Made(one), ListenAt::Made(other)) => Arc::ptr_eq(one, other),
+            _ => false,
+        }
+    }
+}
+
 impl From<ListenAt> for Listen {
     fn from(at: ListenAt) -> Listen {
         Listen {

@@ -1,5 +1,7 @@
 //! The orderly end: what was begun is finished, what waits in the backlog is taken in, nothing new is accepted.
 
+use std::sync::Arc;
+
 use crate::accept::Accepted;
 use crate::conn::Phase;
 use crate::io_thread::IoThread;
@@ -14,7 +16,7 @@ impl<S: Service> IoThread<S> {
     #[cold]
     pub(crate) fn begin_drain(&mut self) {
         let now_ms = self.io.clock.now().mono_ms();
-        let config = &self.io.shared.config;
+        let config = Arc::clone(&self.io.config);
         let until_ms = now_ms + config.shutdown_grace_ms;
         let first_request_ms = now_ms + config.drain_first_request_ms;
         self.drain = Some(Drain { until_ms });

@@ -14,7 +14,7 @@ impl<S: Service> IoThread<S> {
     #[inline]
     pub(crate) fn ask(&mut self, id: ConnId, head: &RequestHead<'_>, body: Body<'_>) {
         let received = self.io.clock.used();
-        let note = self.io.shared.config.log_requests.then(|| {
+        let note = self.io.config.log_requests.then(|| {
             let mut note = self.io.take_note();
             note.fill(head);
             note
@@ -72,7 +72,7 @@ impl<S: Service> IoThread<S> {
     /// Ends a complete exchange. The connection is idle behind it, or ending.
     pub(crate) fn conclude(&mut self, id: ConnId) {
         self.report(id, true);
-        let keep_alive_ms = self.io.shared.config.keep_alive_ms;
+        let keep_alive_ms = self.io.config.keep_alive_ms;
         let now_ms = self.io.used_ms();
         let Some(conn) = self.io.conns.get_mut(id) else {
             return;

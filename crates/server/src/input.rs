@@ -61,7 +61,7 @@ impl<S: Service> IoThread<S> {
         };
         if conn.phase == Phase::Lingering {
             conn.lingered_bytes += count as u64;
-            if conn.lingered_bytes > self.io.shared.config.linger_bytes_max {
+            if conn.lingered_bytes > self.io.config.linger_bytes_max {
                 self.io.remove(id);
             }
             return;
@@ -141,7 +141,7 @@ impl<S: Service> IoThread<S> {
     #[inline]
     fn head(&mut self, id: ConnId, bytes: &[u8]) -> Option<usize> {
         let conn = self.io.conns.get_mut(id)?;
-        match conn.scanner.scan(bytes, &self.io.shared.config.limits) {
+        match conn.scanner.scan(bytes, &self.io.config.limits) {
             Ok(Some(length)) => {
                 conn.scanner.reset();
                 Some(self.head_whole(id, bytes, length))
@@ -149,7 +149,7 @@ impl<S: Service> IoThread<S> {
             Ok(None) => {
                 if conn.phase == Phase::Idle {
                     conn.phase = Phase::Head;
-                    let deadline_ms = self.io.used_ms() + self.io.shared.config.header_ms;
+                    let deadline_ms = self.io.used_ms() + self.io.config.header_ms;
                     self.io.set_deadline(id, deadline_ms);
                 }
                 None
@@ -166,7 +166,7 @@ impl<S: Service> IoThread<S> {
     fn head_whole(&mut self, id: ConnId, bytes: &[u8], length: usize) -> usize {
         let (head_bytes, rest) = bytes.split_at(length);
         let mut store = HeaderStore::new();
-        let parsed = RequestHead::parse(head_bytes, &self.io.shared.config.limits, &mut store);
+        let parsed = RequestHead::parse(head_bytes, &self.io.config.limits, &mut store);
         let head = match parsed {
             Ok(head) => head,
             Err(reject) => {
@@ -174,7 +174,7 @@ impl<S: Service> IoThread<S> {
                 return bytes.len();
             }
         };
-        let memory_bytes_max = self.io.shared.config.body_memory_bytes_max;
+        let memory_bytes_max = self.io.config.body_memory_bytes_max;
         match head.framing {
             Framing::None | Framing::Length(0) => self.ask(id, &head, Body::Empty),
             Framing::Length(wanted) if wanted <= memory_bytes_max.min(rest.len()) as u64 => {
@@ -199,7 +199,7 @@ impl<S: Service> IoThread<S> {
         conn.body = Some(Box::new(Arriving::new(
             head,
             framing,
-            &self.io.shared.config.limits,
+            &self.io.config.limits,
             now_ms,
         )));
         if invite {
@@ -211,7 +211,7 @@ impl<S: Service> IoThread<S> {
     /// The next read of the body must come within `body_ms`, and the whole of it at the least rate, once the grace is
     /// over.
     fn body_deadline(&mut self, id: ConnId, now_ms: u64) {
-        let config = &self.io.shared.config;
+        let config = &self.io.config;
         let Some(conn) = self.io.conns.get(id) else {
             return;
         };
@@ -227,7 +227,7 @@ impl<S: Service> IoThread<S> {
 
     /// Some bytes of a body. Returns how many belonged to it.
     fn body(&mut self, id: ConnId, bytes: &[u8]) -> usize {
-        let shared = std::sync::Arc::clone(&self.io.shared);
+        let config = std::sync::Arc::clone(&self.io.config);
         let Some(conn) = self.io.conns.get_mut(id) else {
             return bytes.len();
         };
@@ -235,8 +235,8 @@ impl<S: Service> IoThread<S> {
             return bytes.len();
         };
         let places = Places {
-            memory_bytes_max: shared.config.body_memory_bytes_max,
-            temp_dir: &shared.config.temp_dir,
+            memory_bytes_max: config.body_memory_bytes_max,
+            temp_dir: &config.temp_dir,
         };
         let (consumed, done) = match body.take(bytes, &places) {
             Ok(taken) => taken,
@@ -251,7 +251,7 @@ impl<S: Service> IoThread<S> {
             self.body_deadline(id, now_ms);
             return consumed;
         }
-        let length = body.stored_bytes;
+        let (length, limits) = (body.stored_bytes, body.limits);
         let (head_bytes, stored) = match body.finish() {
             Ok(finished) => finished,
             Err(reject) => {
@@ -260,7 +260,7 @@ impl<S: Service> IoThread<S> {
             }
         };
         let mut store = HeaderStore::new();
-        match RequestHead::parse(&head_bytes, &shared.config.limits, &mut store) {
+        match RequestHead::parse(&head_bytes, &limits, &mut store) {
             Ok(head) => match stored {
                 Store::Memory(memory) if memory.is_empty() => self.ask(id, &head, Body::Empty),
                 Store::Memory(memory) => self.ask(id, &head, Body::Memory(&memory)),

@@ -6,7 +6,7 @@ use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::clock::{Now, TickClock};
-use crate::config::WriteMode;
+use crate::config::{ClockMode, Config, WriteMode};
 use crate::conn::{Conn, Note, Phase};
 use crate::service::ConnId;
 use crate::shared::{Shared, Stage};
@@ -29,6 +29,8 @@ pub(crate) const TAG_MASK: u64 = 3 << 62;
 /// An I/O thread, as its service may use it.
 pub struct Io {
     pub(crate) shared: Arc<Shared>,
+    /// The one of this tick; another may follow.
+    pub(crate) config: Arc<Config>,
     pub(crate) epoll: OwnedFd,
     pub(crate) conns: Slab,
     pub(crate) clock: TickClock,
@@ -48,9 +50,13 @@ pub struct Io {
 }
 
 impl Io {
-    pub(crate) fn new(shared: Arc<Shared>, index: usize) -> rustix::io::Result<Io> {
-        let per_use = shared.config.clock_mode == crate::config::ClockMode::PerUse;
-        let clock = TickClock::new((shared.config.clock)(index), per_use);
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        config: Arc<Config>,
+        index: usize,
+    ) -> rustix::io::Result<Io> {
+        let per_use = config.clock_mode == ClockMode::PerUse;
+        let clock = TickClock::new((config.clock)(index), per_use);
         let wheel = Wheel::new(clock.now().mono_ms());
         Ok(Io {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
@@ -65,6 +71,7 @@ impl Io {
             spare_buffers: Vec::new(),
             spare_notes: Vec::new(),
             shared,
+            config,
         })
     }
 
@@ -75,7 +82,7 @@ impl Io {
 
     /// Those of the configuration.
     pub fn trusted_proxies(&self) -> &TrustedProxies {
-        &self.shared.config.trusted_proxies
+        &self.config.trusted_proxies
     }
 
     /// The I/O thread's number, from 0.
@@ -141,7 +148,7 @@ impl Io {
     }
 
     pub(crate) fn ask_out_from_start(&self, tcp: bool) -> bool {
-        tcp && self.shared.config.write_mode == WriteMode::AtOnce
+        tcp && self.config.write_mode == WriteMode::AtOnce
     }
 
     /// Changes whether epoll tells that the socket is writable. If it is already, that is told in the next tick.

@@ -39,6 +39,8 @@ pub(crate) struct IoThread<S: Service> {
     messages: Vec<S::Message>,
     fired: Vec<Entry>,
     stage: Stage,
+    /// Of the setup that it goes by.
+    setup_count: u64,
 }
 
 impl<S: Service> IoThread<S> {
@@ -62,6 +64,7 @@ impl<S: Service> IoThread<S> {
             messages: Vec::new(),
             fired: Vec::new(),
             stage: Stage::Running,
+            setup_count: 0,
         }
     }
 
@@ -120,7 +123,9 @@ impl<S: Service> IoThread<S> {
         match data & TAG_MASK {
             TAG_CONN => self.conn_event(ConnId::from_bits(data), flags),
             TAG_LISTENER => {
-                if let Some(listener) = self.listeners.get_mut((data & !TAG_MASK) as usize) {
+                let number = data & !TAG_MASK;
+                let mut listeners = self.listeners.iter_mut();
+                if let Some(listener) = listeners.find(|one| one.number == number) {
                     listener.ready = true;
                     self.accept_again = true;
                 }
@@ -205,6 +210,12 @@ impl<S: Service> IoThread<S> {
     #[cold]
     fn messages(&mut self, shared: &Shared) {
         self.accept_again = true;
+        // Before the messages: what was posted before a setup was applied is there when it is.
+        let setup_count = shared.setup_count();
+        if setup_count != self.setup_count {
+            self.setup_count = setup_count;
+            self.go_by_setup(shared);
+        }
         let mut messages = std::mem::take(&mut self.messages);
         self.mailboxes[self.io.index()].take(&mut messages);
         for message in messages.drain(..) {

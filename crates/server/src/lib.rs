@@ -9,6 +9,7 @@
 //! | file | idea |
 //! |---|---|
 //! | `config`, `server` | sockets are bound, threads started and joined; `Handle` for other threads |
+//! | `setup` | what may change meanwhile |
 //! | `io_thread` | the loop: sleep, clock, messages, events, timers, service |
 //! | `accept`, `listener` | new connections, up to the limit |
 //! | `relayed`, `trusted` | what a proxy says of a connection, and who may say it |
@@ -43,6 +44,7 @@ mod relayed;
 mod reply;
 mod server;
 mod service;
+mod setup;
 mod shared;
 mod slab;
 mod source;
@@ -58,5 +60,6 @@ pub use server::{Handle, Server};
 pub use service::{
     Body, ConnId, FilePart, Local, LocalAddress, Peer, Push, Request, Served, Service,
 };
+pub use setup::Prepared;
 pub use source::{Bytes, Source};
 pub use trusted::{TrustedProxies, TrustedProxy};

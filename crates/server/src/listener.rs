@@ -1,4 +1,4 @@
-//! Listening sockets: bound once at start, then owned by the I/O threads.
+//! Listening sockets: bound once, then owned by the I/O threads.
 
 use std::ffi::OsStr;
 use std::io;
@@ -28,6 +28,8 @@ const BACKLOG_MAX: i32 = 4096;
 
 /// One I/O thread's share of a listener.
 pub(crate) struct Listener {
+    /// That of its [`Bound`]; names it in epoll.
+    pub(crate) number: u64,
     socket: Arc<OwnedFd>,
     pub(crate) address: LocalAddress,
     pub(crate) proxy_protocol: bool,
@@ -45,42 +47,89 @@ impl Listener {
 
 /// A listener, bound for all I/O threads.
 pub(crate) struct Bound {
+    pub(crate) number: u64,
+    /// As it was asked for.
+    pub(crate) listen: Listen,
     pub(crate) address: LocalAddress,
+    sockets: Sockets,
+}
+
+#[derive(Clone)]
+struct Sockets {
     /// One for each I/O thread, or one for all.
-    sockets: Vec<Arc<OwnedFd>>,
-    proxy_protocol: bool,
-    pub(crate) file: Option<SocketFile>,
+    list: Vec<Arc<OwnedFd>>,
+    /// Removed with the last that needs it.
+    file: Option<Arc<SocketFile>>,
 }
 
 impl Bound {
+    /// Binds; the error names the address.
+    pub(crate) fn open(listen: &Listen, number: u64, io_threads: usize) -> io::Result<Bound> {
+        let (name, bound) = match &listen.at {
+            ListenAt::Tcp(address) => (address.to_string(), bind_tcp(*address, io_threads)),
+            ListenAt::Unix { path, mode } => (path.display().to_string(), bind_unix(path, *mode)),
+            ListenAt::Made(socket) => (format!("descriptor {}", socket.as_raw_fd()), adopt(socket)),
+        };
+        let (address, sockets) = bound.map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {name}: {error}"))
+        })?;
+        Ok(Bound {
+            number,
+            listen: listen.clone(),
+            address,
+            sockets,
+        })
+    }
+
+    /// Whether this address is the one that was asked for, or picked.
+    pub(crate) fn is_at(&self, at: &ListenAt) -> bool {
+        let is_picked = matches!((at, &self.address),
+            (ListenAt::Tcp(wanted), LocalAddress::Tcp(picked)) if wanted == picked);
+        is_picked || self.listen.at.is_same_place(at)
+    }
+
+    pub(crate) fn file(&self) -> Option<Arc<SocketFile>> {
+        self.sockets.file.clone()
+    }
+
+    /// The same sockets, of which something else is expected.
+    pub(crate) fn with(&self, listen: &Listen, number: u64) -> Bound {
+        Bound {
+            number,
+            listen: listen.clone(),
+            address: self.address.clone(),
+            sockets: self.sockets.clone(),
+        }
+    }
+
+    /// For a socket that was open before it was said who may use it.
+    pub(crate) fn set_mode(&self) {
+        if let ListenAt::Unix {
+            path,
+            mode: Some(mode),
+        } = &self.listen.at
+            && let Err(error) = set_mode(path, *mode)
+        {
+            tracing::error!(%error, "cannot change the permissions of {}", path.display());
+        }
+    }
+
     pub(crate) fn share(&self, io_thread: usize) -> Listener {
-        let socket = &self.sockets[io_thread % self.sockets.len()];
+        let sockets = &self.sockets.list;
+        let socket = &sockets[io_thread % sockets.len()];
         Listener {
+            number: self.number,
             socket: Arc::clone(socket),
             address: self.address.clone(),
-            proxy_protocol: self.proxy_protocol,
-            shared: self.sockets.len() == 1,
+            proxy_protocol: self.listen.proxy_protocol,
+            shared: sockets.len() == 1,
             ready: true,
         }
     }
 }
 
-/// Binds; the error names the address.
-pub(crate) fn bind_all(listen: &Listen, io_threads: usize) -> io::Result<Bound> {
-    let (name, bound) = match &listen.at {
-        ListenAt::Tcp(address) => (address.to_string(), bind_tcp(*address, io_threads)),
-        ListenAt::Unix { path, mode } => (path.display().to_string(), bind_unix(path, *mode)),
-        ListenAt::Made(socket) => (format!("descriptor {}", socket.as_raw_fd()), adopt(socket)),
-    };
-    let bound = bound.map(|bound| Bound {
-        proxy_protocol: listen.proxy_protocol,
-        ..bound
-    });
-    bound.map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {name}: {error}")))
-}
-
 /// Takes a socket over that listens already.
-fn adopt(socket: &Arc<OwnedFd>) -> io::Result<Bound> {
+fn adopt(socket: &Arc<OwnedFd>) -> io::Result<(LocalAddress, Sockets)> {
     if socket_type(socket)? != SocketType::STREAM || !socket_acceptconn(socket)? {
         let kind = io::ErrorKind::InvalidInput;
         return Err(io::Error::new(kind, "it is no stream socket that listens"));
@@ -102,15 +151,11 @@ fn adopt(socket: &Arc<OwnedFd>) -> io::Result<Bound> {
             LocalAddress::Tcp(SocketAddr::try_from(getsockname(socket)?)?)
         }
     };
-    Ok(Bound {
-        address,
-        sockets: vec![Arc::clone(socket)],
-        proxy_protocol: false,
-        file: None,
-    })
+    let list = vec![Arc::clone(socket)];
+    Ok((address, Sockets { list, file: None }))
 }
 
-fn bind_tcp(address: SocketAddr, io_threads: usize) -> io::Result<Bound> {
+fn bind_tcp(address: SocketAddr, io_threads: usize) -> io::Result<(LocalAddress, Sockets)> {
     // With SO_REUSEPORT a second server of the same user would share the port in silence. A socket without it finds that
     // out, and picks the port where none was asked for.
     let only = bind_one(address, false)?;
@@ -127,12 +172,8 @@ fn bind_tcp(address: SocketAddr, io_threads: usize) -> io::Result<Bound> {
     for socket in &sockets {
         listen(socket, BACKLOG_MAX)?;
     }
-    Ok(Bound {
-        address: LocalAddress::Tcp(address),
-        sockets: sockets.into_iter().map(Arc::new).collect(),
-        proxy_protocol: false,
-        file: None,
-    })
+    let list = sockets.into_iter().map(Arc::new).collect();
+    Ok((LocalAddress::Tcp(address), Sockets { list, file: None }))
 }
 
 fn bind_one(address: SocketAddr, share_port: bool) -> io::Result<OwnedFd> {
@@ -160,7 +201,7 @@ fn bind_one(address: SocketAddr, share_port: bool) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Bound> {
+fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<(LocalAddress, Sockets)> {
     remove_stale(path)?;
     let socket = socket_with(
         AddressFamily::UNIX,
@@ -171,15 +212,18 @@ fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<Bound> {
     bind(&socket, &SocketAddrUnix::new(path)?)?;
     let file = SocketFile::new(path)?;
     if let Some(mode) = mode {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
+        set_mode(path, mode)?;
     }
     listen(&socket, BACKLOG_MAX)?;
-    Ok(Bound {
-        address: LocalAddress::Unix(Arc::from(path)),
-        sockets: vec![Arc::new(socket)],
-        proxy_protocol: false,
-        file: Some(file),
-    })
+    let sockets = Sockets {
+        list: vec![Arc::new(socket)],
+        file: Some(Arc::new(file)),
+    };
+    Ok((LocalAddress::Unix(Arc::from(path)), sockets))
+}
+
+fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
 }
 
 /// Removes a socket file that nobody listens on any more; whatever else lies there is left alone.

@@ -30,7 +30,7 @@ pub(crate) enum Flow {
 impl Io {
     /// Whether a write may be tried now. In WriteMode::AskFirst epoll has to be asked before.
     pub(crate) fn may_write(&mut self, id: ConnId) -> bool {
-        if self.shared.config.write_mode == WriteMode::AtOnce {
+        if self.config.write_mode == WriteMode::AtOnce {
             return true;
         }
         let Some(conn) = self.conns.get_mut(id) else {
@@ -88,7 +88,7 @@ impl Io {
     /// Waits for room, but not for ever.
     #[cold]
     pub(crate) fn socket_full(&mut self, id: ConnId) {
-        let deadline_ms = self.used_ms() + self.shared.config.write_ms;
+        let deadline_ms = self.used_ms() + self.config.write_ms;
         let Some(conn) = self.conns.get_mut(id) else {
             return;
         };
@@ -107,7 +107,7 @@ impl Io {
     /// Goes on with a reply that waited for room. Sent: nothing waits any more; whether the reply is complete is the
     /// phase's to say.
     pub(crate) fn writable(&mut self, id: ConnId) -> Flow {
-        let ask_first = self.shared.config.write_mode == WriteMode::AskFirst;
+        let ask_first = self.config.write_mode == WriteMode::AskFirst;
         let Some(conn) = self.conns.get_mut(id) else {
             return Flow::Lost;
         };

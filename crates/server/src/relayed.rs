@@ -39,7 +39,7 @@ impl<S: Service> IoThread<S> {
             } => {
                 conn.peer = Peer::Tcp(source);
                 conn.local.address = LocalAddress::Tcp(destination);
-                conn.trusted = self.io.shared.config.trusted_proxies.contains(source.ip());
+                conn.trusted = self.io.config.trusted_proxies.contains(source.ip());
             }
         }
         Some(header.length)

@@ -88,9 +88,9 @@ impl Io {
             version: exchange.version,
             keep_alive: exchange.client_keeps
                 && !self.draining
-                && found.requests < self.shared.config.requests_per_connection_max,
+                && found.requests < self.config.requests_per_connection_max,
         };
-        let server = &self.shared.config.server_name;
+        let server = &self.config.server_name;
         let date = self.clock.date();
         let plan = http1::encode_reply_head(
             &mut found.out,

@@ -8,9 +8,10 @@ use std::thread::JoinHandle;
 use crate::config::Config;
 use crate::io::Io;
 use crate::io_thread::IoThread;
-use crate::listener::{Bound, SocketFile, bind_all};
+use crate::listener::Listener;
 use crate::mailbox::Mailbox;
 use crate::service::{LocalAddress, Service};
+use crate::setup::Setup;
 use crate::shared::{Shared, Stage};
 
 /// A running server. Dropping it neither stops nor joins it.
@@ -18,7 +19,6 @@ pub struct Server<M> {
     handle: Handle<M>,
     threads: Vec<JoinHandle<io::Result<()>>>,
     addresses: Vec<LocalAddress>,
-    files: Vec<SocketFile>,
 }
 
 impl<M: Send + 'static> Server<M> {
@@ -35,20 +35,15 @@ impl<M: Send + 'static> Server<M> {
                 "at least one I/O thread is needed",
             ));
         }
-        let proxied = config.listeners.iter().any(|listen| listen.proxy_protocol);
-        if proxied && config.trusted_proxies.is_empty() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "a listener with the PROXY protocol needs trusted proxies",
-            ));
-        }
-        let bound = config
-            .listeners
-            .iter()
-            .map(|listen| bind_all(listen, config.io_threads));
-        let mut bound = bound.collect::<io::Result<Vec<Bound>>>()?;
-        let mailboxes: Arc<[Mailbox<M>]> = (0..config.io_threads).map(|_| Mailbox::new()).collect();
-        let shared = Arc::new(Shared::new(config)?);
+        let io_threads = config.io_threads;
+        let setup = Setup::open(config, None)?;
+        let (config, addresses) = (Arc::clone(&setup.config), setup.addresses());
+        let shares = |index| setup.listeners.iter().map(move |bound| bound.share(index));
+        let mut listeners: Vec<Vec<Listener>> = (0..io_threads)
+            .map(|index| shares(index).collect())
+            .collect();
+        let mailboxes: Arc<[Mailbox<M>]> = (0..io_threads).map(|_| Mailbox::new()).collect();
+        let shared = Arc::new(Shared::new(setup)?);
         let handle = Handle {
             shared: Arc::clone(&shared),
             mailboxes: Arc::clone(&mailboxes),
@@ -56,14 +51,14 @@ impl<M: Send + 'static> Server<M> {
         let make = Arc::new(make);
         let (ready, is_ready) = mpsc::channel();
         let mut threads = Vec::new();
-        for index in 0..shared.config.io_threads {
-            let listeners: Vec<_> = bound.iter().map(|bound| bound.share(index)).collect();
+        for (index, listeners) in listeners.drain(..).enumerate() {
             let (shared, mailboxes) = (Arc::clone(&shared), Arc::clone(&mailboxes));
+            let config = Arc::clone(&config);
             let (make, ready) = (Arc::clone(&make), ready.clone());
             let run = move || -> io::Result<()> {
-                let mut io = Io::new(shared, index)?;
-                for (index, listener) in listeners.iter().enumerate() {
-                    io.listen(index, listener)?;
+                let mut io = Io::new(shared, config, index)?;
+                for listener in &listeners {
+                    io.listen(listener)?;
                 }
                 let service = make(index, &mut io);
                 let mut thread = IoThread::new(io, service, listeners, mailboxes);
@@ -85,16 +80,10 @@ impl<M: Send + 'static> Server<M> {
             return Err(first_error(threads)
                 .unwrap_or_else(|| io::Error::other("an I/O thread did not start")));
         }
-        let addresses = bound.iter().map(|bound| bound.address.clone()).collect();
-        let files = bound
-            .iter_mut()
-            .filter_map(|bound| bound.file.take())
-            .collect();
         Ok(Server {
             handle,
             threads,
             addresses,
-            files,
         })
     }
 
@@ -102,7 +91,7 @@ impl<M: Send + 'static> Server<M> {
         self.handle.clone()
     }
 
-    /// Of each listener, in the order of `Config::listeners`, with the port that was picked.
+    /// Of each listener at the start, in the order of `Config::listeners`, with the port that was picked.
     pub fn addresses(&self) -> &[LocalAddress] {
         &self.addresses
     }
@@ -118,7 +107,7 @@ impl<M: Send + 'static> Server<M> {
     /// Waits until all I/O threads have ended, after `drain` or `stop_now`.
     pub fn join(self) -> io::Result<()> {
         let ended = first_error(self.threads);
-        drop(self.files);
+        self.handle.shared.remove_files();
         ended.map_or(Ok(()), Err)
     }
 }
@@ -136,7 +125,7 @@ fn first_error(threads: Vec<JoinHandle<io::Result<()>>>) -> Option<io::Error> {
 
 /// Reaches a server from any thread. Costs a system call only if the I/O thread sleeps.
 pub struct Handle<M> {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     mailboxes: Arc<[Mailbox<M>]>,
 }
 

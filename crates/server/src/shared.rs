@@ -1,9 +1,11 @@
 //! What all I/O threads of a server share.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::config::Config;
+use crate::listener::SocketFile;
 use crate::mailbox::Knock;
+use crate::setup::Setup;
 
 /// How far the server's life has come. Only ever goes up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,17 +17,23 @@ pub(crate) enum Stage {
 }
 
 pub(crate) struct Shared {
-    pub(crate) config: Config,
+    /// `None`: the server is ending, and nothing changes any more.
+    setup: Mutex<Option<Arc<Setup>>>,
+    /// Of the listeners that there were last, until all I/O threads have ended.
+    files: Mutex<Vec<Arc<SocketFile>>>,
+    setup_count: AtomicU64,
     pub(crate) knocks: Vec<Knock>,
     pub(crate) spill: SpillBudget,
     stage: AtomicU8,
     connections: AtomicUsize,
+    connections_max: AtomicUsize,
     /// Some thread has connections in its backlog that it may not accept.
     accept_waits: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(config: Config) -> std::io::Result<Shared> {
+    pub(crate) fn new(setup: Setup) -> std::io::Result<Shared> {
+        let config = Arc::clone(&setup.config);
         let knocks = (0..config.io_threads)
             .map(|_| Knock::new())
             .collect::<std::io::Result<_>>()?;
@@ -33,13 +41,52 @@ impl Shared {
             knocks,
             spill: SpillBudget {
                 used: AtomicUsize::new(0),
-                bytes_max: config.reply_spill_bytes_max,
+                bytes_max: AtomicUsize::new(config.reply_spill_bytes_max),
             },
             stage: AtomicU8::new(Stage::Running as u8),
             connections: AtomicUsize::new(0),
+            connections_max: AtomicUsize::new(config.connections_max),
             accept_waits: AtomicBool::new(false),
-            config,
+            setup: Mutex::new(Some(Arc::new(setup))),
+            files: Mutex::default(),
+            setup_count: AtomicU64::new(0),
         })
+    }
+
+    pub(crate) fn setup(&self) -> Option<Arc<Setup>> {
+        self.lock_setup().clone()
+    }
+
+    /// Changes at every change of the setup. Read with acquire, it carries what was done before that.
+    pub(crate) fn setup_count(&self) -> u64 {
+        self.setup_count.load(Ordering::Acquire)
+    }
+
+    /// Nothing, if the server is ending.
+    pub(crate) fn replace_setup(&self, setup: Setup) {
+        let mut current = self.lock_setup();
+        if current.is_none() {
+            return;
+        }
+        let config = &setup.config;
+        let (connections_max, spill_max) = (config.connections_max, config.reply_spill_bytes_max);
+        self.connections_max
+            .store(connections_max, Ordering::SeqCst);
+        self.spill.bytes_max.store(spill_max, Ordering::Relaxed);
+        *current = Some(Arc::new(setup));
+        drop(current);
+        self.setup_count.fetch_add(1, Ordering::Release);
+        self.notify_all();
+    }
+
+    pub(crate) fn remove_files(&self) {
+        let files = &self.files;
+        files.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn lock_setup(&self) -> MutexGuard<'_, Option<Arc<Setup>>> {
+        // It is only ever replaced as a whole.
+        self.setup.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn stage(&self) -> Stage {
@@ -52,6 +99,10 @@ impl Shared {
 
     pub(crate) fn raise_stage(&self, stage: Stage) {
         self.stage.fetch_max(stage as u8, Ordering::AcqRel);
+        // The I/O threads close the sockets when they are through with them.
+        if let Some(setup) = self.lock_setup().take() {
+            *self.files.lock().unwrap_or_else(PoisonError::into_inner) = setup.files();
+        }
         self.notify_all();
     }
 
@@ -74,7 +125,8 @@ impl Shared {
     }
 
     fn try_enter(&self) -> bool {
-        let taken = self.connections.fetch_add(1, Ordering::SeqCst) < self.config.connections_max;
+        let max = self.connections_max.load(Ordering::Relaxed);
+        let taken = self.connections.fetch_add(1, Ordering::SeqCst) < max;
         if !taken {
             self.connections.fetch_sub(1, Ordering::SeqCst);
         }
@@ -99,20 +151,18 @@ impl Shared {
 /// Bytes that wait in the server's own memory for slow readers, of all connections together.
 pub(crate) struct SpillBudget {
     used: AtomicUsize,
-    bytes_max: usize,
+    bytes_max: AtomicUsize,
 }
 
 impl SpillBudget {
     /// A hint: threads that ask at the same time may overshoot by what each of them then takes.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.bytes_max
+        self.used.load(Ordering::Relaxed).saturating_add(bytes) <= self.bytes_max()
     }
 
     pub(crate) fn try_take(&self, bytes: usize) -> bool {
-        let room = |used: usize| {
-            used.checked_add(bytes)
-                .filter(|used| *used <= self.bytes_max)
-        };
+        let max = self.bytes_max();
+        let room = |used: usize| used.checked_add(bytes).filter(|used| *used <= max);
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, room)
             .is_ok()
@@ -129,6 +179,10 @@ impl SpillBudget {
         }
     }
 
+    fn bytes_max(&self) -> usize {
+        self.bytes_max.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
@@ -137,6 +191,7 @@ impl SpillBudget {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     #[test]
     fn the_place_that_is_freed_is_announced() {
@@ -144,7 +199,7 @@ mod tests {
             connections_max: 1,
             ..Config::default()
         };
-        let shared = Shared::new(config).unwrap();
+        let shared = Shared::new(Setup::open(config, None).unwrap()).unwrap();
         assert!(shared.connection_enter());
         assert!(!shared.connection_enter());
         shared.connection_leave();
@@ -157,7 +212,7 @@ mod tests {
     fn the_spill_budget_is_exact() {
         let budget = SpillBudget {
             used: AtomicUsize::new(0),
-            bytes_max: 10,
+            bytes_max: AtomicUsize::new(10),
         };
         assert!(budget.try_take(10) && !budget.try_take(1) && !budget.has_room(1));
         budget.give_back(4);

@@ -98,7 +98,7 @@ impl Io {
             return Push::Closed;
         };
         let rest = wanted(conn, source, last);
-        let fits = last && rest <= self.shared.config.reply_spill_bytes_per_reply_max;
+        let fits = last && rest <= self.config.reply_spill_bytes_per_reply_max;
         if rest == 0 || (fits && self.shared.spill.try_take(rest)) {
             conn.spilled += rest;
             self.copy_rest(id, source, last);

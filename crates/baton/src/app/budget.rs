@@ -4,16 +4,25 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Counts the threads that pools want to have, whether they have them already or not.
 pub struct ThreadBudget {
-    threads_max: u32,
+    threads_max: AtomicU32,
     taken: AtomicU32,
 }
 
 impl ThreadBudget {
     pub fn new(threads_max: u32) -> Self {
         Self {
-            threads_max,
+            threads_max: AtomicU32::new(threads_max),
             taken: AtomicU32::new(0),
         }
+    }
+
+    /// Where more were taken than that nobody gets any until enough were given back.
+    pub fn set_max(&self, threads_max: u32) {
+        self.threads_max.store(threads_max, Ordering::Relaxed);
+    }
+
+    fn threads_max(&self) -> u32 {
+        self.threads_max.load(Ordering::Relaxed)
     }
 
     /// A pool's least, which it has whatever the others have.
@@ -27,7 +36,7 @@ impl ThreadBudget {
         let taken = self
             .taken
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |taken| {
-                granted = count.min(self.threads_max.saturating_sub(taken));
+                granted = count.min(self.threads_max().saturating_sub(taken));
                 Some(taken + granted)
             });
         // The closure never says no.
@@ -40,7 +49,7 @@ impl ThreadBudget {
 
     pub fn left(&self) -> u32 {
         let taken = self.taken.load(Ordering::Relaxed);
-        self.threads_max.saturating_sub(taken)
+        self.threads_max().saturating_sub(taken)
     }
 }
 
@@ -58,5 +67,9 @@ mod tests {
         assert_eq!((budget.take(1), budget.left()), (1, 1));
         budget.claim(3);
         assert_eq!((budget.take(1), budget.left()), (0, 0));
+        budget.set_max(12);
+        assert_eq!((budget.take(3), budget.left()), (0, 0));
+        budget.set_max(14);
+        assert_eq!((budget.take(3), budget.left()), (2, 0));
     }
 }

@@ -13,6 +13,7 @@ mod zygote;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 
 use baton_server::ConnId;
 
@@ -20,7 +21,7 @@ use crate::config::AppConfig;
 
 pub use budget::ThreadBudget;
 pub use children::Children;
-pub use pool::Pool;
+pub use pool::{Begun, Pool};
 pub use process::{Place, Process};
 pub use running::{Client, Running, Stage, TakenHead};
 pub use supervisor::{Command, Supervisor, SupervisorHandle};
@@ -87,6 +88,7 @@ pub struct Pending {
     pub deadline_ms: u64,
     pub idempotent: bool,
     pub retried: bool,
+    pub _begun: Begun,
 }
 
 /// What I/O threads are told by others.
@@ -101,4 +103,6 @@ pub enum Message {
     Refuse(ConnId),
     /// The pool cannot start: nothing that waits for it will be served.
     PoolDown(Arc<Pool>),
+    /// There are other sites: new requests are for these. Answered when none is for the old ones any more.
+    NewSites(Sender<()>),
 }

@@ -32,7 +32,19 @@ pub struct Pool {
     /// The I/O threads, once they run.
     io_threads: OnceLock<Handle<Message>>,
     supervisor: OnceLock<SupervisorHandle>,
+    begun: Begun,
 }
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let (wanted, _) = self.board.counts();
+        self.budget.give_back(wanted);
+    }
+}
+
+/// Held for each request that is to be answered by a pool, until nothing is left to do for it.
+#[derive(Clone, Default)]
+pub struct Begun(Arc<()>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -99,6 +111,7 @@ impl Pool {
             dispatcher,
             io_threads: OnceLock::new(),
             supervisor: OnceLock::new(),
+            begun: Begun::default(),
         }
     }
 
@@ -174,6 +187,15 @@ impl Pool {
     #[allow(dead_code)] // For an interface that shows them.
     pub fn decisions(&self) -> Vec<Logged> {
         self.board.decisions()
+    }
+
+    pub fn begin(&self) -> Begun {
+        self.begun.clone()
+    }
+
+    /// Requests that wait or run, wherever they are. Once no I/O thread knows the pool any more it only falls.
+    pub fn begun_count(&self) -> usize {
+        Arc::strong_count(&self.begun.0) - 1
     }
 
     #[inline]

@@ -32,7 +32,7 @@ pub struct Zygote {
 }
 
 impl Zygote {
-    /// Must be called on a thread that never ends: the zygote dies with it.
+    /// To be called on the supervisor's thread: the zygote dies with it.
     pub fn spawn(pool: &Pool) -> Result<Self, String> {
         let program = find_guest()?;
         let failed = |error: io::Error| format!("cannot start {}: {error}", program.display());

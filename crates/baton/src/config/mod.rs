@@ -17,7 +17,7 @@ mod table;
 mod tests;
 mod threads;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use baton_dispatch::autoscale::ScaleLimits;
@@ -89,19 +89,30 @@ impl AppConfig {
     }
 }
 
-/// For `baton serve`: the command line, and the file that it names or that lies here. Each line of an error
-/// is one problem.
-pub fn for_serve(
-    arguments: &ServeArguments,
-    matches: &ArgMatches,
-) -> Result<Configuration, Vec<String>> {
-    let here = Path::new(CONFIG_FILE);
-    let file = match (&arguments.config, &arguments.app.root) {
-        (Some(file), _) => Some(file.as_path()),
-        (None, None) if here.is_file() => Some(here),
-        (None, _) => None,
-    };
-    load(file, &Layer::of_command_line(matches))
+/// What `baton serve` was given: the command line, and the file that it names or that lies here.
+pub struct Given {
+    file: Option<PathBuf>,
+    command_line: Layer,
+}
+
+impl Given {
+    pub fn new(arguments: &ServeArguments, matches: &ArgMatches) -> Self {
+        let here = Path::new(CONFIG_FILE);
+        let file = match (&arguments.config, &arguments.app.root) {
+            (Some(file), _) => Some(file.clone()),
+            (None, None) if here.is_file() => Some(here.to_owned()),
+            (None, _) => None,
+        };
+        Self {
+            file,
+            command_line: Layer::of_command_line(matches),
+        }
+    }
+
+    /// Reads the file, and looks into the folders, now. Each line of an error is one problem.
+    pub fn load(&self) -> Result<Configuration, Vec<String>> {
+        load(self.file.as_deref(), &self.command_line)
+    }
 }
 
 /// For `baton check`.

@@ -7,7 +7,7 @@ use clap::{CommandFactory, FromArgMatches};
 
 use baton_dispatch::autoscale::ScaleLimits;
 
-use super::{AppConfig, Configuration, for_serve, of_file};
+use super::{AppConfig, Configuration, Given, of_file};
 use crate::options::{Command, CommandLine};
 use crate::routes::Routes;
 
@@ -54,7 +54,8 @@ impl Place {
             panic!("baton serve")
         };
         let given = matches.subcommand_matches("serve").expect("serve");
-        for_serve(&arguments, given).map_err(|lines| self.shortened(lines))
+        let given = Given::new(&arguments, given);
+        given.load().map_err(|lines| self.shortened(lines))
     }
 
     fn shortened(&self, lines: Vec<String>) -> Vec<String> {

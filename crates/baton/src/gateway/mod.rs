@@ -17,7 +17,7 @@ mod static_file;
 mod submit;
 mod trouble;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use baton_dispatch::{ThreadId, Ticket};
 use baton_handoff::front::IoFlags;
@@ -32,9 +32,10 @@ use resolve::{Target, UrlPath};
 use sites::Folder;
 
 use crate::access_log::AccessLog;
-use crate::app::{Client, Message, Place, Process, Running};
+use crate::app::{Client, Message, Place, Pool, Process, Running};
+use crate::live::Live;
 
-pub use sites::{Site, Sites};
+pub use sites::Sites;
 
 /// Up to so many busy slots are looked through in each tick; beyond, completions knock.
 const SCAN_SLOTS_MAX: usize = 64;
@@ -64,9 +65,12 @@ struct QueuedAt {
 }
 
 pub struct Gateway {
+    live: Arc<Live>,
     sites: Arc<Sites>,
     /// One for each of the sites.
     folders: Vec<Folder>,
+    /// Pools of earlier sites, which finish what they have.
+    leaving: Vec<Weak<Pool>>,
     flags: Arc<IoFlags>,
     fields: FieldWriter,
     access_log: Option<AccessLog>,
@@ -95,20 +99,16 @@ enum Followed {
 }
 
 impl Gateway {
-    pub fn new(
-        sites: Arc<Sites>,
-        flags: Arc<IoFlags>,
-        index: usize,
-        access_log: Option<AccessLog>,
-        first_id: u64,
-    ) -> Self {
-        let folders = sites.folders();
+    pub fn new(live: Arc<Live>, flags: Arc<IoFlags>, index: usize, first_id: u64) -> Self {
+        let sites = live.sites();
         Self {
+            live,
+            folders: sites.folders(),
+            access_log: sites.access_log.clone(),
             sites,
-            folders,
+            leaving: Vec::new(),
             flags,
             fields: FieldWriter::default(),
-            access_log,
             running: Vec::new(),
             stalled: Vec::new(),
             tickets: Vec::new(),
@@ -121,6 +121,29 @@ impl Gateway {
             spare: Vec::new(),
             head_copy: Vec::new(),
         }
+    }
+
+    /// Requests that were begun stay with the pools that have them.
+    #[cold]
+    fn go_by_new_sites(&mut self) {
+        let before = std::mem::replace(&mut self.sites, self.live.sites());
+        self.folders = self.sites.folders();
+        self.access_log = self.sites.access_log.clone();
+        self.leaving.retain(|pool| pool.strong_count() > 0);
+        for pool in before.pools() {
+            if !self.sites.pools().any(|kept| Arc::ptr_eq(kept, pool)) {
+                self.leaving.push(Arc::downgrade(pool));
+            }
+        }
+    }
+
+    /// Also one of earlier sites, as long as it has requests.
+    fn pool_of_number(&self, number: u32) -> Option<Arc<Pool>> {
+        let leaving = || self.leaving.iter().filter_map(Weak::upgrade);
+        let served = self.sites.pools().find(|pool| pool.number == number);
+        served
+            .cloned()
+            .or_else(|| leaving().find(|pool| pool.number == number))
     }
 
     fn process_up(&mut self, io: &mut Io, process: &Process) {
@@ -205,6 +228,11 @@ impl Service for Gateway {
                 } else {
                     self.follow(io, at);
                 }
+            }
+            Message::NewSites(done) => {
+                self.go_by_new_sites();
+                // Whoever waits may have given up.
+                let _ = done.send(());
             }
             Message::Refuse(conn) => unavailable(io, conn, "The request waited too long.\n"),
             Message::PoolDown(pool) => {

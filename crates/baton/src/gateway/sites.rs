@@ -1,10 +1,12 @@
-//! What I/O threads know of the applications: which requests they get, and their folders.
+//! What I/O threads go by: the applications, which requests they get, their folders, the access log.
 
 use std::sync::Arc;
 
 use super::resolve::Resolver;
 use super::static_file::{Root, StaticFiles};
+use crate::access_log::AccessLog;
 use crate::app::{App, Pool};
+use crate::config::Configuration;
 use crate::options::TrustedHeader;
 use crate::routes::Routes;
 
@@ -16,11 +18,13 @@ pub struct Sites {
     pub io_thread_count: usize,
     /// In which trusted proxies speak.
     pub trusted_headers: Vec<TrustedHeader>,
+    /// Each I/O thread writes by one of its own.
+    pub access_log: Option<AccessLog>,
 }
 
 /// An application, and the folder that its files are served from.
 pub struct Site {
-    pub app: App,
+    pub app: Arc<App>,
     root: Arc<Root>,
 }
 
@@ -31,7 +35,8 @@ pub struct Folder {
 }
 
 impl Site {
-    pub fn open(app: App) -> Result<Self, String> {
+    /// The folder is opened anew, also for an application that runs already: its path may lead elsewhere by now.
+    fn open(app: Arc<App>) -> Result<Self, String> {
         let config = &app.config;
         let follow = config.options.follow_symlinks;
         let root = Root::open(&config.project.root, follow, config.account.as_ref())
@@ -44,6 +49,24 @@ impl Site {
 }
 
 impl Sites {
+    /// # Errors
+    /// The folder of an application cannot be opened.
+    pub fn open<'a>(
+        configuration: &Configuration,
+        apps: impl Iterator<Item = &'a Arc<App>>,
+        io_thread_count: usize,
+        access_log: Option<AccessLog>,
+    ) -> Result<Self, String> {
+        let list = apps.map(|app| Site::open(app.clone()));
+        Ok(Self {
+            routes: configuration.routes.clone(),
+            list: list.collect::<Result<_, _>>()?,
+            io_thread_count,
+            trusted_headers: configuration.server.trusted_headers.clone(),
+            access_log,
+        })
+    }
+
     /// For people.
     pub fn names(&self) -> String {
         let names = self.list.iter().map(|site| &*site.app.config.project.name);

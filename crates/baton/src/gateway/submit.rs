@@ -70,6 +70,7 @@ impl Gateway {
             deadline_ms: now_ms + pool.app.options.deadline_ms,
             idempotent: is_idempotent(request.head.method),
             retried: false,
+            _begun: pool.begin(),
         };
         let submitted = pool.dispatcher().submit(pending, self.index, now_ms);
         self.submitted(io, conn, pool, submitted, now_ms);
@@ -138,7 +139,7 @@ impl Gateway {
         }) else {
             return false;
         };
-        let pool = self.sites.pools().find(|pool| pool.number == queued.pool);
+        let pool = self.pool_of_number(queued.pool);
         let cancelled = pool.and_then(|pool| pool.dispatcher().cancel(queued.ticket));
         let was_queued = cancelled.is_some();
         if let Some(pending) = cancelled {

@@ -229,6 +229,11 @@ impl Gateway {
         for pool in sites.pools() {
             self.expire_queue(io, pool, now_ms);
         }
+        for at in 0..self.leaving.len() {
+            if let Some(pool) = self.leaving[at].upgrade() {
+                self.expire_queue(io, &pool, now_ms);
+            }
+        }
     }
 
     fn expire_queue(&mut self, io: &mut Io, pool: &Pool, now_ms: u64) {

@@ -6,11 +6,13 @@
 mod folders;
 mod patterns;
 
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::app::{App, Command, SupervisorHandle};
 use folders::Folders;
@@ -33,11 +35,17 @@ pub fn check(folder: &Path, patterns: &[String]) -> Result<(), String> {
     }
 }
 
-/// Watches the application's folder for as long as the server runs, if it is to be watched.
-pub fn start(app: &App) -> Result<(), String> {
+/// As long as it is there, the application is watched.
+pub struct Watch {
+    /// The other end of what the thread waits for.
+    _end: OwnedFd,
+}
+
+/// Watches the application's folder, if that is to be watched.
+pub fn start(app: &App) -> Result<Option<Watch>, String> {
     let (project, options) = (&app.config.project, &app.config.options);
     if options.watch.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let failed = |reason: String| format!("cannot watch {}: {reason}", project.folder.display());
     let patterns = Patterns::parse(&project.folder, &options.watch).map_err(failed)?;
@@ -48,7 +56,9 @@ pub fn start(app: &App) -> Result<(), String> {
         "watching for changes in {}",
         project.folder.display()
     );
+    let (ended, end) = pipe_with(PipeFlags::CLOEXEC).map_err(|error| failed(error.to_string()))?;
     let watcher = Watcher {
+        ended,
         app: project.name.clone(),
         folder: project.folder.clone(),
         patterns,
@@ -62,10 +72,12 @@ pub fn start(app: &App) -> Result<(), String> {
         .name("watch".into())
         .spawn(move || watcher.run())
         .map_err(|error| failed(error.to_string()))?;
-    Ok(())
+    Ok(Some(Watch { _end: end }))
 }
 
 struct Watcher {
+    /// Hangs up when nobody wants it any more.
+    ended: OwnedFd,
     /// For logs.
     app: String,
     folder: PathBuf,
@@ -73,6 +85,13 @@ struct Watcher {
     folders: Folders,
     /// Of all its pools.
     supervisors: Vec<SupervisorHandle>,
+}
+
+/// What there may be after a wait.
+#[derive(PartialEq, Eq)]
+enum Awaited {
+    News,
+    End,
 }
 
 /// Changes that the application has not been restarted for.
@@ -95,8 +114,8 @@ impl Watcher {
         let mut pending: Option<Pending> = None;
         loop {
             let wait = pending.as_ref().map(|pending| pending.wait(Instant::now()));
-            if wait.is_none_or(|wait| !wait.is_zero()) {
-                self.wait(wait);
+            if wait.is_none_or(|wait| !wait.is_zero()) && self.wait(wait) == Awaited::End {
+                return;
             }
             let now = Instant::now();
             if let Some(file) = self.look() {
@@ -125,17 +144,24 @@ impl Watcher {
         }
     }
 
-    fn wait(&self, bound: Option<Duration>) {
-        let bound = bound.map(|bound| Timespec {
-            tv_sec: bound.as_secs() as i64,
-            tv_nsec: bound.subsec_nanos().into(),
-        });
-        let mut descriptors = [PollFd::from_borrowed_fd(
-            self.folders.descriptor(),
-            PollFlags::IN,
-        )];
+    fn wait(&self, bound: Option<Duration>) -> Awaited {
+        let bound = bound.map(timespec);
+        let mut descriptors = [
+            PollFd::from_borrowed_fd(self.folders.descriptor(), PollFlags::IN),
+            PollFd::new(&self.ended, PollFlags::empty()),
+        ];
         // EINTR is one more look.
         let _ = poll(&mut descriptors, bound.as_ref());
+        match descriptors[1].revents().contains(PollFlags::HUP) {
+            true => Awaited::End,
+            false => Awaited::News,
+        }
+    }
+
+    fn has_ended_within(&self, bound: Duration) -> bool {
+        let mut ended = [PollFd::new(&self.ended, PollFlags::empty())];
+        let _ = poll(&mut ended, Some(&timespec(bound)));
+        ended[0].revents().contains(PollFlags::HUP)
     }
 
     /// A file that has changed.
@@ -167,8 +193,17 @@ impl Watcher {
                 }
                 Err(_) => {}
             }
-            thread::sleep(LOOK_AGAIN);
+            if self.has_ended_within(LOOK_AGAIN) {
+                return;
+            }
         }
+    }
+}
+
+fn timespec(duration: Duration) -> Timespec {
+    Timespec {
+        tv_sec: duration.as_secs() as i64,
+        tv_nsec: duration.subsec_nanos().into(),
     }
 }
 

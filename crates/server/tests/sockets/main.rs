@@ -10,6 +10,7 @@ mod hooks;
 mod relayed;
 mod replies;
 mod requests;
+mod setup;
 mod slow_readers;
 mod switches;
 mod timeouts;

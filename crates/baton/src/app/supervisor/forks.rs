@@ -15,7 +15,10 @@ use super::{
 
 impl Supervisor {
     pub(super) fn thread_count(&self) -> usize {
-        self.scaler.wanted() as usize
+        match self.is_thinning_out() {
+            true => 1,
+            false => self.scaler.wanted() as usize,
+        }
     }
 
     fn count_of(&self, generation: u64) -> usize {

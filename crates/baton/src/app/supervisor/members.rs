@@ -121,6 +121,10 @@ impl Supervisor {
         }
         self.process_backoff.succeeded();
         self.pool.set_down(false);
+        if let Some(first_served) = self.first_served.take() {
+            // Most pools are not waited for so long.
+            let _ = first_served.send(Ok(()));
+        }
         self.make_way(generation);
     }
 
@@ -183,6 +187,8 @@ impl Supervisor {
             && self.successor.is_none()
         {
             self.pool_down();
+            let how = how_it_ended(status);
+            self.not_served(&format!("a process has ended before it served: {how}"));
         }
     }
 

@@ -1,10 +1,11 @@
 //! The supervisor of a pool: one thread that starts its zygote, keeps its processes at their
-//! number, and reads what they write to standard error. It never ends before the front does,
-//! because zygotes die with the thread that spawned them.
+//! number, and reads what they write to standard error. It ends after its last process, because
+//! zygotes die with the thread that spawned them.
 //!
 //! [`scaling`] says how many there are to be, by what the [`gauges`] tell, and [`report`]s it. [`zygotes`]
-//! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that
-//! the old ones do leave, [`ending`] is the end of all.
+//! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these
+//! may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that the old ones do
+//! leave, [`ending`] is the end of all, at once or when nothing is left to do.
 
 mod ending;
 mod forks;
@@ -20,7 +21,7 @@ mod zygotes;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ use rustix::process::WaitStatus;
 use super::process::Process;
 use super::zygote::{Nascent, Zygote};
 use super::{Children, Pool};
+use ending::Departure;
 use gauges::Reading;
 use leavers::{Leavers, Leaving};
 use restart::Restart;
@@ -43,6 +45,8 @@ const START_MS_MAX: u64 = 30_000;
 const READY_MS_MIN: u64 = 100;
 /// A zygote that was asked for a process is stopped or hangs if there is none after this time.
 const FORK_MS_MAX: u64 = 5_000;
+/// A pool that is new has so long until its first process takes requests: to load, and to boot.
+const SERVE_MS_MAX: u64 = 2 * START_MS_MAX;
 /// Forks under way at once: the zygote makes one after the other anyway.
 const NASCENT_MAX: usize = 64;
 /// The supervisor is never busy for so long.
@@ -66,7 +70,9 @@ pub enum Command {
         change: Change,
         answer: Sender<Result<u32, String>>,
     },
-    /// End all processes, within the grace; answer when none is left.
+    /// Nothing new will come: finish what waits and what runs, then end. After this time what is left is cut.
+    Leave { within: Duration },
+    /// End all processes, within the grace; answer when none is left. Then the supervisor ends.
     Stop { grace: Duration, done: Sender<()> },
 }
 
@@ -83,11 +89,12 @@ pub struct SupervisorHandle {
     commands: Sender<Command>,
     bell: Arc<OwnedFd>,
     first_started: Arc<Mutex<Receiver<Result<(), String>>>>,
+    first_served: Arc<Mutex<Receiver<Result<(), String>>>>,
 }
 
 impl SupervisorHandle {
     pub fn tell(&self, command: Command) {
-        // The supervisor ends only with the front.
+        // One that has ended has nothing to do any more.
         if self.commands.send(command).is_ok() {
             let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
         }
@@ -130,6 +137,21 @@ impl SupervisorHandle {
             .unwrap_or_else(|poisoned| poisoned.into_inner());
         // A closed channel: it was told already, or the supervisor is stopping.
         first_started.recv().unwrap_or(Ok(()))
+    }
+
+    /// Waits until a process takes requests for the first time. An error says why there is none.
+    pub fn await_first_process(&self) -> Result<(), String> {
+        let first_served = self
+            .first_served
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner());
+        let bound = Duration::from_millis(SERVE_MS_MAX);
+        first_served.recv_timeout(bound).unwrap_or_else(|error| {
+            Err(match error {
+                RecvTimeoutError::Timeout => format!("no process has booted within {bound:?}"),
+                RecvTimeoutError::Disconnected => "it was ended while it started".into(),
+            })
+        })
     }
 
     /// Ends all app processes; those that do not end by themselves within the grace are killed. The shortest grace
@@ -220,9 +242,12 @@ pub struct Supervisor {
     zygote_backoff: Backoff,
     process_backoff: Backoff,
     fork_not_before_ms: u64,
+    departure: Option<Departure>,
     stopping: Option<Stopping>,
     /// Told once whether the first zygote got ready.
     first_start: Option<Sender<Result<(), String>>>,
+    /// Told once whether the first process got ready.
+    first_served: Option<Sender<Result<(), String>>>,
 }
 
 /// What an epoll event is about.
@@ -273,10 +298,12 @@ impl Supervisor {
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let (sender, commands) = channel();
         let (first_start, first_started) = channel();
+        let (first_serves, first_served) = channel();
         let handle = SupervisorHandle {
             commands: sender,
             bell: bell.clone(),
             first_started: Arc::new(Mutex::new(first_started)),
+            first_served: Arc::new(Mutex::new(first_served)),
         };
         // Whoever wakes it later does not wait for its first start.
         let first_start = (!pool.is_dormant()).then_some(first_start);
@@ -307,19 +334,24 @@ impl Supervisor {
             zygote_backoff: Backoff::default(),
             process_backoff: Backoff::default(),
             fork_not_before_ms: 0,
+            departure: None,
             stopping: None,
             first_start,
+            first_served: Some(first_serves),
         };
         supervisor.watch(supervisor.bell.as_fd(), Token::Bell)?;
         supervisor.pool.set_supervisor(handle);
         Ok(supervisor)
     }
 
-    /// Never returns: zygotes die with the thread that spawned them.
-    pub fn run(mut self) -> ! {
+    /// Until it was told to stop and no process is left. Zygotes die with the thread that spawned them, and this is it.
+    pub fn run(mut self) {
         let mut events = Vec::with_capacity(64);
         loop {
             let next_ms = self.advance();
+            if self.has_stopped() {
+                return self.end();
+            }
             let timeout = next_ms.map(|at_ms| {
                 let wait = Duration::from_millis(at_ms.saturating_sub(self.now_ms()).max(1));
                 rustix::event::Timespec {
@@ -368,9 +400,10 @@ impl Supervisor {
     /// Does what is due, and says when the next thing will be.
     fn advance(&mut self) -> Option<u64> {
         let now_ms = self.now_ms();
+        let depart_ms = self.advance_departure(now_ms);
         let stop_ms = self.advance_stop(now_ms);
         if self.pool.is_dormant() {
-            return stop_ms;
+            return stop_ms.or(depart_ms);
         }
         let scaling_ms = self.advance_scaling(now_ms);
         let restart_ms = self.advance_restart(now_ms);
@@ -378,9 +411,8 @@ impl Supervisor {
         let forks_ms = self.advance_forks(now_ms);
         self.advance_surplus();
         let leavers_ms = self.advance_leavers(now_ms);
-        let due_ms = [
-            stop_ms, scaling_ms, restart_ms, zygotes_ms, forks_ms, leavers_ms,
-        ];
-        due_ms.into_iter().flatten().min()
+        let ending_ms = [depart_ms, stop_ms];
+        let serving_ms = [scaling_ms, restart_ms, zygotes_ms, forks_ms, leavers_ms];
+        ending_ms.into_iter().chain(serving_ms).flatten().min()
     }
 }

@@ -62,8 +62,9 @@ impl Supervisor {
     /// Whether it was not wanted already.
     pub(super) fn want_restart(&mut self, reason: String, only_by_app: bool) -> bool {
         match &mut self.restart.wanted {
+            _ if self.stopping.is_some() || self.departure.is_some() => false,
             // Who sleeps wakes with the code that is there then.
-            _ if self.stopping.is_some() || self.pool.is_dormant() => false,
+            _ if self.pool.is_dormant() => false,
             Some(wanted) => {
                 wanted.only_by_app &= only_by_app;
                 false

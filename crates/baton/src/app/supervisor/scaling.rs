@@ -65,7 +65,7 @@ impl Scaler {
 impl Supervisor {
     /// Looks if it is time to, and does what is decided.
     pub(super) fn advance_scaling(&mut self, now_ms: u64) -> Option<u64> {
-        if self.stopping.is_some() {
+        if self.stopping.is_some() || self.is_thinning_out() {
             return None;
         }
         if !self.scaler.is_watching && self.pool.is_watched() {
@@ -230,7 +230,7 @@ impl Supervisor {
     /// Threads beyond those that are wanted leave: idle ones now, busy ones when they are free. In a restart it is the
     /// old ones that do.
     pub(super) fn advance_surplus(&mut self) {
-        if self.is_replacing() {
+        if self.is_replacing() || self.is_thinning_out() {
             return;
         }
         let keep = self.thread_count();

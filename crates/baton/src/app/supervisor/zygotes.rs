@@ -231,6 +231,7 @@ impl Supervisor {
         if self.members.is_empty() {
             self.pool_down();
         }
+        self.not_served(reason);
         if let Some(first_start) = self.first_start.take() {
             // The front says why, and gives up if no app can start.
             let _ = first_start.send(Err(reason.to_owned()));
@@ -242,6 +243,13 @@ impl Supervisor {
             again_ms,
             "the app cannot start: {reason}"
         );
+    }
+
+    /// The pool's first process has come to nothing.
+    pub(super) fn not_served(&mut self, reason: &str) {
+        if let Some(first_served) = self.first_served.take() {
+            let _ = first_served.send(Err(reason.to_owned()));
+        }
     }
 
     /// Nothing serves, and nothing is about to: who waits is told so. Over when a process is ready.
