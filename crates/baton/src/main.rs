@@ -4,6 +4,8 @@
 //! threads, [`routes`] say which application a request is for, [`app`] is the application behind it
 //! with its pools of threads, their processes and supervisors; [`machine`] is what these may use of it. [`serve`] puts them together,
 //! [`watch`] restarts an application when its files change;
+//! [`admin`] is the interface to see and steer it all, over what the I/O threads count
+//! ([`counters`]), and [`ctl`] the same from the shell; [`live`] has the applications of the moment.
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
 //! where; [`systemd`] passes sockets and hears how it goes.
 
@@ -11,10 +13,14 @@
 
 mod access_log;
 mod account;
+mod admin;
 mod app;
 mod config;
+mod counters;
+mod ctl;
 mod gateway;
 mod listen;
+mod live;
 mod logs;
 mod machine;
 mod options;
@@ -54,6 +60,10 @@ fn main() -> ExitCode {
                 })
         }
         Command::Load(options) => return baton_load::run(&options),
+        Command::Status(options) => told(ctl::status(&options)),
+        Command::Threads { options, app } => told(ctl::threads(&options, app.as_deref())),
+        Command::Restart { options, app } => told(ctl::restart(&options, app.as_deref())),
+        Command::Reload(options) => told(ctl::reload(&options)),
         Command::Check { file } => config::of_file(&file).map(|configuration| {
             println!("{}: good; {}", file.display(), configuration.summary());
         }),
@@ -67,13 +77,17 @@ fn main() -> ExitCode {
     }
 }
 
+fn told(outcome: Result<(), String>) -> Result<(), Vec<String>> {
+    outcome.map_err(|reason| vec![format!("baton: {reason}")])
+}
+
 fn refuse_command_line(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let line = config::one_line(error);
-        let load = std::env::args_os()
-            .nth(1)
-            .is_some_and(|command| command == "load");
-        let command = if load { "load" } else { "serve" };
+        let given = std::env::args_os().nth(1).unwrap_or_default();
+        let commands = CommandLine::command();
+        let mut known = commands.get_subcommands().map(clap::Command::get_name);
+        let command = known.find(|name| given == *name).unwrap_or("serve");
         eprintln!("baton: {line}; see `baton {command} --help`");
     } else {
         // Help or the version; nothing can be done if the terminal is gone.

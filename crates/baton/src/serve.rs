@@ -12,12 +12,15 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLog;
+use crate::admin::{Admin, Inside};
 use crate::app::{
     App, Children, Command, Message, Pool, Supervisor, SupervisorHandle, ThreadBudget,
 };
 use crate::config::{AppConfig, Configuration};
+use crate::counters::IoCounters;
 use crate::gateway::{Gateway, Site, Sites};
 use crate::listen;
+use crate::live::Live;
 use crate::logs::{self, Reopen};
 use crate::options::ServerOptions;
 use crate::systemd::{self, Notifier};
@@ -57,7 +60,21 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
     );
     let config = config_of(options, listeners, access_log.is_some());
-    let server = start_server(config, &sites, &flags, access_log_writer)?;
+    let counters: Arc<[IoCounters]> = std::iter::repeat_with(IoCounters::default)
+        .take(options.io_thread_count())
+        .collect();
+    let server = start_server(config, &sites, &flags, &counters, access_log_writer)?;
+    let live = Arc::new(Live::new(sites.clone()));
+    let admin = Admin::start(
+        options,
+        Inside {
+            live: live.clone(),
+            io_threads: server.handle(),
+            counters,
+            started,
+            reload: Arc::new(|| Err(vec!["this is not supported yet".into()])),
+        },
+    )?;
     let children = Arc::new(Children::default());
     for pool in sites.pools() {
         pool.set_io_threads(server.handle());
@@ -117,6 +134,9 @@ pub fn run(configuration: &Configuration) -> Result<(), String> {
         .join()
         .map_err(|error| format!("an I/O thread failed: {error}"));
     stop_all(&supervisors);
+    if let Some(admin) = admin {
+        admin.stop();
+    }
     signal_thread.close();
     // It only forwards signals: there is nothing in it that could fail.
     let _ = listener.join();
@@ -143,9 +163,10 @@ fn start_server(
     config: Config,
     sites: &Arc<Sites>,
     flags: &Arc<IoFlags>,
+    counters: &Arc<[IoCounters]>,
     access_log: Option<AccessLog>,
 ) -> Result<Server<Message>, String> {
-    let (sites, flags) = (sites.clone(), flags.clone());
+    let (sites, flags, counters) = (sites.clone(), flags.clone(), counters.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
         baton_handoff::schedule::io_thread();
         Gateway::new(
@@ -153,6 +174,7 @@ fn start_server(
             flags.clone(),
             index,
             access_log.clone(),
+            counters.clone(),
             first_request_id(index),
         )
     };

@@ -3,16 +3,19 @@
 
 mod budget;
 mod children;
+mod lifecycle;
 mod lines;
 mod pool;
 mod process;
 mod running;
 mod scaling;
 mod supervisor;
+mod work;
 mod zygote;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
 
 use baton_server::ConnId;
 
@@ -20,10 +23,12 @@ use crate::config::AppConfig;
 
 pub use budget::ThreadBudget;
 pub use children::Children;
+pub use lifecycle::Lifecycle;
 pub use pool::Pool;
-pub use process::{Place, Process};
+pub use process::{Place, Process, process_id};
 pub use running::{Client, Running, Stage, TakenHead};
-pub use supervisor::{Command, Supervisor, SupervisorHandle};
+pub use supervisor::{Command, PoolState, Supervisor, SupervisorHandle, ZygotePhase};
+pub use work::Work;
 
 /// One configured application: its pools.
 pub struct App {
@@ -99,6 +104,8 @@ pub enum Message {
     Adopt(Box<Running>),
     /// A request of this I/O thread waited too long.
     Refuse(ConnId),
+    /// Say what is running. The channel must have room.
+    Describe(SyncSender<Vec<Work>>),
     /// The pool cannot start: nothing that waits for it will be served.
     PoolDown(Arc<Pool>),
 }

@@ -8,10 +8,12 @@ use baton_dispatch::autoscale::{Logged, ScaleLimits};
 use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
+use super::lifecycle::Lifecycle;
 use super::scaling::{Board, Scaling};
 use super::supervisor::{Command, SupervisorHandle};
 use super::{Message, Pending, Place, ThreadBudget};
 use crate::config::{AppConfig, WorkerConfig};
+use crate::counters::PoolCounters;
 
 pub struct Pool {
     /// Counts the pools of this server; never used again.
@@ -32,6 +34,9 @@ pub struct Pool {
     /// The I/O threads, once they run.
     io_threads: OnceLock<Handle<Message>>,
     supervisor: OnceLock<SupervisorHandle>,
+    /// One for each I/O thread, once they run.
+    counters: OnceLock<Box<[PoolCounters]>>,
+    lifecycle: Mutex<Lifecycle>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +104,8 @@ impl Pool {
             dispatcher,
             io_threads: OnceLock::new(),
             supervisor: OnceLock::new(),
+            counters: OnceLock::new(),
+            lifecycle: Mutex::default(),
         }
     }
 
@@ -112,8 +119,29 @@ impl Pool {
 
     /// To be called once, before there are app processes.
     pub fn set_io_threads(&self, handle: Handle<Message>) {
+        let counters = std::iter::repeat_with(PoolCounters::default);
+        let counters = counters.take(handle.io_threads()).collect();
         // A second call would change nothing: there is one server.
+        let _ = self.counters.set(counters);
         let _ = self.io_threads.set(handle);
+    }
+
+    /// For I/O thread `io` alone to write to. `None` before there can have been a request.
+    #[inline]
+    pub fn counters_of(&self, io: usize) -> Option<&PoolCounters> {
+        self.counters.get()?.get(io)
+    }
+
+    /// Of all I/O threads.
+    pub fn counters(&self) -> &[PoolCounters] {
+        self.counters.get().map_or(&[], |counters| counters)
+    }
+
+    pub fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        // Whatever was being counted when a thread panicked, the rest is good.
+        self.lifecycle
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Tells I/O thread `io` something.

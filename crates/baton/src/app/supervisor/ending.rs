@@ -28,6 +28,10 @@ impl Supervisor {
                     // Whoever asked may have stopped waiting.
                     let _ = answer.send(changed);
                 }
+                Command::Describe { to } => {
+                    // Whoever asked may have stopped waiting.
+                    let _ = to.try_send(self.describe());
+                }
                 Command::Stop { grace, done } => self.stop(grace, done),
             }
         }

@@ -3,9 +3,11 @@
 //! because zygotes die with the thread that spawned them.
 //!
 //! [`scaling`] says how many there are to be, by what the [`gauges`] tell, and [`report`]s it. [`zygotes`]
-//! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that
-//! the old ones do leave, [`ending`] is the end of all.
+//! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these may
+//! say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that the old ones do leave,
+//! [`describing`] is for who asks how things are, [`ending`] is the end of all.
 
+mod describing;
 mod ending;
 mod forks;
 mod gauges;
@@ -20,7 +22,7 @@ mod zygotes;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -29,9 +31,10 @@ use baton_handoff::front::IoFlags;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::WaitStatus;
 
-use super::process::Process;
+use super::process::{POOL_SHIFT, Process};
 use super::zygote::{Nascent, Zygote};
 use super::{Children, Pool};
+pub use describing::{PoolState, ZygotePhase};
 use gauges::Reading;
 use leavers::{Leavers, Leaving};
 use restart::Restart;
@@ -49,8 +52,6 @@ const NASCENT_MAX: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// In a restart there may be more processes than threads, by the threads divided by this, and at least by one.
 const SURGE_DIVISOR: usize = 4;
-/// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
-const POOL_SHIFT: u32 = 40;
 
 /// What the supervisor is told by other threads.
 pub enum Command {
@@ -66,6 +67,8 @@ pub enum Command {
         change: Change,
         answer: Sender<Result<u32, String>>,
     },
+    /// Say how things are. The channel must have room.
+    Describe { to: SyncSender<PoolState> },
     /// End all processes, within the grace; answer when none is left.
     Stop { grace: Duration, done: Sender<()> },
 }
