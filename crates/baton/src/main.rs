@@ -36,7 +36,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use options::{Command, CommandLine};
+use options::{Command, CommandLine, ThreadsCommand};
 
 fn main() -> ExitCode {
     let matches = match CommandLine::command().try_get_matches() {
@@ -61,7 +61,15 @@ fn main() -> ExitCode {
         }
         Command::Load(options) => return baton_load::run(&options),
         Command::Status(options) => told(ctl::status(&options)),
-        Command::Threads { options, app } => told(ctl::threads(&options, app.as_deref())),
+        Command::Threads {
+            change,
+            options,
+            app,
+        } => told(match change {
+            None => ctl::threads(&options, app.as_deref()),
+            Some(ThreadsCommand::Add(options)) => ctl::change_threads("PUT", &options),
+            Some(ThreadsCommand::Remove(options)) => ctl::change_threads("DELETE", &options),
+        }),
         Command::Restart { options, app } => told(ctl::restart(&options, app.as_deref())),
         Command::Reload(options) => told(ctl::reload(&options)),
         Command::Check { file } => config::of_file(&file).map(|configuration| {

@@ -34,8 +34,12 @@ pub enum Command {
     },
     /// Tell how a running server is, and its applications
     Status(ControlOptions),
-    /// List the threads of a running server, and what they are doing
+    /// List the threads of a running server, and what they are doing; add some, or remove some
+    #[command(args_conflicts_with_subcommands = true)]
     Threads {
+        #[command(subcommand)]
+        change: Option<ThreadsCommand>,
+
         #[command(flatten)]
         options: ControlOptions,
 
@@ -73,6 +77,33 @@ pub struct ControlOptions {
     /// Print the reply as it is, in JSON
     #[arg(long)]
     pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum ThreadsCommand {
+    /// Add threads, which the load does not take away again
+    Add(ChangeOptions),
+    /// Remove threads: idle ones at once, busy ones when they are free
+    Remove(ChangeOptions),
+}
+
+/// Which threads, and how many.
+#[derive(Args, Clone, Debug)]
+pub struct ChangeOptions {
+    #[command(flatten)]
+    pub control: ControlOptions,
+
+    /// The application, where there are several
+    #[arg(long, value_name = "NAME")]
+    pub app: Option<String>,
+
+    /// The worker, by its name or script [default: the threads that start any script afresh]
+    #[arg(long, value_name = "NAME")]
+    pub worker: Option<String>,
+
+    /// How many, 1 to 4096
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=4096))]
+    pub count: u32,
 }
 
 /// Read by `baton serve` where neither PATH nor --config is given.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Inside;
 use super::look::{Look, PoolLook, ThreadCounts};
 use super::reply::Reply;
-use crate::app::ZygotePhase;
+use crate::app::{Scaling, ZygotePhase};
 use crate::gateway::Sites;
 
 #[derive(Serialize)]
@@ -29,12 +29,12 @@ struct Pool<'l> {
     worker: Option<&'l str>,
     script: Option<&'l str>,
     state: PoolState,
-    /// `None`: its supervisor has not answered in time.
-    threads_wanted: Option<usize>,
     threads: ThreadCounts,
+    scaling: Scaling,
     queue: Queue,
     /// That a thread got.
     requests: u64,
+    /// `None`: its supervisor has not answered in time.
     loading: Option<bool>,
     restarting: Option<bool>,
     restarts: u64,
@@ -104,8 +104,8 @@ fn pool_of(look: &PoolLook, now_ms: u64) -> Pool<'_> {
             () if pool.is_up() => PoolState::Up,
             () => PoolState::Down,
         },
-        threads_wanted: state.map(|state| state.threads_wanted),
         threads: look.counts(),
+        scaling: pool.scaling(),
         queue: Queue {
             waiting: look.waiting,
             waiting_max: pool.app.options.queue_len_max,

@@ -3,17 +3,34 @@
 use std::borrow::Cow;
 
 use super::reply::Reply;
+use crate::app::Change;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Call {
     Health,
-    Ready { app: Option<String> },
+    Ready {
+        app: Option<String>,
+    },
     Status,
     Apps,
-    Threads { app: Option<String> },
-    Thread { id: String },
+    Threads {
+        app: Option<String>,
+    },
+    Thread {
+        id: String,
+    },
+    Change {
+        change: Change,
+        app: Option<String>,
+        worker: Option<String>,
+    },
+    Decisions {
+        app: Option<String>,
+    },
     Metrics,
-    Restart { app: Option<String> },
+    Restart {
+        app: Option<String>,
+    },
     Reload,
 }
 
@@ -24,23 +41,13 @@ struct Action {
     call: fn(&mut Parameters<'_>) -> Result<Call, Reply>,
 }
 
-const fn get(
+const fn action(
+    method: &'static str,
     parameters: &'static [&'static str],
     call: fn(&mut Parameters<'_>) -> Result<Call, Reply>,
 ) -> Action {
     Action {
-        method: "GET",
-        parameters,
-        call,
-    }
-}
-
-const fn post(
-    parameters: &'static [&'static str],
-    call: fn(&mut Parameters<'_>) -> Result<Call, Reply>,
-) -> Action {
-    Action {
-        method: "POST",
+        method,
         parameters,
         call,
     }
@@ -48,42 +55,56 @@ const fn post(
 
 /// No state changes by GET.
 const RESOURCES: &[(&str, &[Action])] = &[
-    ("/healthz", &[get(&[], |_| Ok(Call::Health))]),
+    ("/healthz", &[action("GET", &[], |_| Ok(Call::Health))]),
     (
         "/readyz",
-        &[get(&["app"], |given| {
-            Ok(Call::Ready {
-                app: given.take("app"),
-            })
+        &[action("GET", &["app"], |given| {
+            let app = given.take("app");
+            Ok(Call::Ready { app })
         })],
     ),
-    ("/status", &[get(&[], |_| Ok(Call::Status))]),
-    ("/apps", &[get(&[], |_| Ok(Call::Apps))]),
+    ("/status", &[action("GET", &[], |_| Ok(Call::Status))]),
+    ("/apps", &[action("GET", &[], |_| Ok(Call::Apps))]),
     (
         "/threads",
-        &[get(&["app"], |given| {
-            Ok(Call::Threads {
-                app: given.take("app"),
-            })
+        &[
+            action("GET", &["app"], |given| {
+                let app = given.take("app");
+                Ok(Call::Threads { app })
+            }),
+            action("PUT", &["app", "worker", "count"], |given| {
+                given.change(Change::Add)
+            }),
+            action("DELETE", &["app", "worker", "count"], |given| {
+                given.change(Change::Remove)
+            }),
+        ],
+    ),
+    (
+        "/decisions",
+        &[action("GET", &["app"], |given| {
+            let app = given.take("app");
+            Ok(Call::Decisions { app })
         })],
     ),
-    ("/metrics", &[get(&[], |_| Ok(Call::Metrics))]),
+    ("/metrics", &[action("GET", &[], |_| Ok(Call::Metrics))]),
     (
         "/workers/restart",
-        &[post(&["app"], |given| {
-            Ok(Call::Restart {
-                app: given.take("app"),
-            })
+        &[action("POST", &["app"], |given| {
+            let app = given.take("app");
+            Ok(Call::Restart { app })
         })],
     ),
-    ("/reload", &[post(&[], |_| Ok(Call::Reload))]),
+    ("/reload", &[action("POST", &[], |_| Ok(Call::Reload))]),
 ];
 
+/// More threads than an app may have.
+const COUNT_MAX: u32 = 4096;
+
 /// One thread.
-const THREAD: &[Action] = &[get(&[], |given| {
-    Ok(Call::Thread {
-        id: given.rest.to_owned(),
-    })
+const THREAD: &[Action] = &[action("GET", &[], |given| {
+    let id = given.rest.to_owned();
+    Ok(Call::Thread { id })
 })];
 
 /// Paths are those of FrankenPHP's admin API too, for tools that were made for it.
@@ -169,6 +190,30 @@ impl<'q> Parameters<'q> {
         let at = self.given.iter().position(|(given, _)| given == name)?;
         Some(self.given.swap_remove(at).1.into_owned())
     }
+
+    /// Of the number of threads, by one if nothing is said.
+    fn change(&mut self, change: fn(u32) -> Change) -> Result<Call, Reply> {
+        let count = match self.take("count") {
+            None => 1,
+            Some(text) => parse_count(&text)?,
+        };
+        Ok(Call::Change {
+            change: change(count),
+            app: self.take("app"),
+            worker: self.take("worker"),
+        })
+    }
+}
+
+fn parse_count(text: &str) -> Result<u32, Reply> {
+    // A sign would be understood as well.
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let count = is_plain.then(|| text.parse().ok()).flatten();
+    let count = count.filter(|count| (1..=COUNT_MAX).contains(count));
+    count.ok_or_else(|| {
+        let detail = format!("The count is {text:?}; expected a number from 1 to {COUNT_MAX}.");
+        Reply::problem(400, &detail)
+    })
 }
 
 #[cfg(test)]
@@ -195,6 +240,19 @@ mod tests {
         let restart = Call::Restart { app: None };
         assert_eq!(of("POST", "/frankenphp/workers/restart"), Ok(restart));
         assert_eq!(of("POST", "/reload?"), Ok(Call::Reload));
+        let add = Call::Change {
+            change: Change::Add(1),
+            app: None,
+            worker: None,
+        };
+        assert_eq!(of("PUT", "/threads"), Ok(add));
+        let remove = Call::Change {
+            change: Change::Remove(4096),
+            app: Some("a".into()),
+            worker: Some("/w.php".into()),
+        };
+        let target = "/frankenphp/threads?count=4096&worker=/w.php&app=a";
+        assert_eq!(of("DELETE", target), Ok(remove));
     }
 
     #[test]
@@ -215,6 +273,16 @@ mod tests {
             ("GET", "/threads?app", 200),
             ("GET", "/threads?ap%70=a&count=1", 400),
             ("POST", "/reload?now", 400),
+            ("PUT", "/threads?count=", 400),
+            ("PUT", "/threads?count=0", 400),
+            ("PUT", "/threads?count=-1", 400),
+            ("PUT", "/threads?count=%2B1", 400),
+            ("PUT", "/threads?count=1.5", 400),
+            ("PUT", "/threads?count=NaN", 400),
+            ("PUT", "/threads?count=4097", 400),
+            ("DELETE", "/threads?count=1000000000", 400),
+            ("DELETE", "/threads?count=99999999999999999999", 400),
+            ("PUT", "/threads/1.1", 405),
         ] {
             let refused = of(method, target).err();
             let expected = (status != 200).then_some(status);

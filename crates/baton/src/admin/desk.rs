@@ -13,7 +13,7 @@ use super::look::Look;
 use super::reply::Reply;
 use super::service::{Answer, Question};
 use super::usage::Usage;
-use super::{Inside, apps, metrics, status, threads};
+use super::{Inside, apps, metrics, scaling, status, threads};
 use crate::app::{App, Command, Pool};
 use crate::gateway::Sites;
 
@@ -59,6 +59,12 @@ impl Desk {
             Call::Apps => apps::list(inside),
             Call::Threads { app } => self.threads(app.as_deref()),
             Call::Thread { id } => self.thread(&id),
+            Call::Change {
+                change,
+                app,
+                worker,
+            } => scaling::change(inside, change, app.as_deref(), worker.as_deref()),
+            Call::Decisions { app } => scaling::decisions(inside, app.as_deref()),
             Call::Metrics => metrics::text(inside),
             Call::Restart { app } => restart(inside, app.as_deref()),
         };
@@ -67,14 +73,13 @@ impl Desk {
 
     fn threads(&mut self, app: Option<&str>) -> Reply {
         let sites = self.inside.live.sites();
-        let pools = match app {
-            None => sites.pools().cloned().collect(),
-            Some(name) => match app_named(&sites, name) {
-                Ok(app) => app.pools().cloned().collect(),
-                Err(reply) => return reply,
-            },
-        };
-        threads::list(&self.inside, &Look::at(pools), &mut self.usage)
+        match pools_named(&sites, app) {
+            Ok(pools) => {
+                let look = Look::at(pools.into_iter().cloned().collect());
+                threads::list(&self.inside, &look, &mut self.usage)
+            }
+            Err(reply) => reply,
+        }
     }
 
     fn thread(&mut self, id: &str) -> Reply {
@@ -133,6 +138,17 @@ pub fn app_named<'s>(sites: &'s Sites, name: &str) -> Result<&'s App, Reply> {
         let detail = format!("There is no app {name:?}, but {}.", sites.names());
         Reply::problem(404, &detail)
     })
+}
+
+/// Of an app, or of all.
+///
+/// # Errors
+/// The answer that there is no such app.
+pub fn pools_named<'s>(sites: &'s Sites, name: Option<&str>) -> Result<Vec<&'s Arc<Pool>>, Reply> {
+    match name {
+        None => Ok(sites.pools().collect()),
+        Some(name) => Ok(app_named(sites, name)?.pools().collect()),
+    }
 }
 
 /// New processes first, so that no request is lost; `GET /apps` tells how it goes.

@@ -226,6 +226,7 @@ impl Scrape {
             states.map(|(state, count)| ([app, worker, ("state", state)], count as f64))
         });
         out.gauges("threads", "Threads by state.", None, threads)?;
+        self.scaling(out)?;
         let waiting = self.look.pools.iter();
         let waiting = waiting.map(|look| (labels_of(&look.pool), look.waiting as f64));
         let help = "Requests that wait for a thread.";
@@ -253,6 +254,32 @@ impl Scrape {
         let help = "Requests that a thread let lie, so that another got them.";
         out.counters("offers_taken_back", help, not_taken)?;
         self.lifecycles(out)
+    }
+
+    fn scaling(&self, out: &mut Out<'_>) -> Result<(), Error> {
+        let bounds = self.each(|pool, [app, worker]| {
+            let scaling = pool.scaling();
+            let of = |bound, count| ([app, worker, ("bound", bound)], f64::from(count));
+            [
+                of("wanted", scaling.wanted),
+                of("by hand", scaling.by_hand),
+                of("min", scaling.threads_min),
+                of("max", scaling.threads_max),
+            ]
+        });
+        let help = "How many threads are wanted, were added by hand, must and may be there.";
+        out.gauges("threads_bounds", help, None, bounds)?;
+        let decisions = self.each(|pool, [app, worker]| {
+            let counts = pool.decision_counts();
+            let of = |action, count| ([app, worker, ("action", action)], count);
+            [
+                of("start", counts.start),
+                of("stop", counts.stop),
+                of("hold", counts.hold),
+            ]
+        });
+        let help = "Decisions about the number of threads; GET /decisions has the reasons.";
+        out.counters("scaling_decisions", help, decisions)
     }
 
     fn lifecycles(&self, out: &mut Out<'_>) -> Result<(), Error> {

@@ -3,7 +3,8 @@
 //! A second server of one I/O thread, so that our own parser reads what comes in. [`place`] is where its socket lies,
 //! [`token`] who may ask over TCP, [`call`] which questions there are, [`service`] takes them and [`reply`] is how they
 //! are answered. What can be slow is answered by [`desk`], on a thread of its own: [`look`] asks the supervisors and the
-//! I/O threads, [`usage`] asks /proc; [`threads`], [`apps`], [`status`] and [`metrics`] make text of it.
+//! I/O threads, [`usage`] asks /proc; [`threads`], [`apps`], [`status`] and [`metrics`] make text of it. [`scaling`] is
+//! about the number of threads.
 
 mod apps;
 mod call;
@@ -12,6 +13,7 @@ mod look;
 mod metrics;
 pub mod place;
 mod reply;
+mod scaling;
 mod service;
 mod status;
 mod threads;

@@ -27,7 +27,8 @@ pub use lifecycle::Lifecycle;
 pub use pool::Pool;
 pub use process::{Place, Process, process_id};
 pub use running::{Client, Running, Stage, TakenHead};
-pub use supervisor::{Command, PoolState, Supervisor, SupervisorHandle, ZygotePhase};
+pub use scaling::Scaling;
+pub use supervisor::{Change, Command, PoolState, Supervisor, SupervisorHandle, ZygotePhase};
 pub use work::Work;
 
 /// One configured application: its pools.

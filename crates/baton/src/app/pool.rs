@@ -9,7 +9,7 @@ use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
 use super::lifecycle::Lifecycle;
-use super::scaling::{Board, Scaling};
+use super::scaling::{Board, DecisionCounts, Scaling};
 use super::supervisor::{Command, SupervisorHandle};
 use super::{Message, Pending, Place, ThreadBudget};
 use crate::config::{AppConfig, WorkerConfig};
@@ -184,7 +184,6 @@ impl Pool {
     }
 
     /// How many threads there are, are wanted and may be.
-    #[allow(dead_code)] // For an interface that shows it.
     pub fn scaling(&self) -> Scaling {
         let threads = u32::try_from(self.dispatcher().thread_count()).unwrap_or(u32::MAX);
         let (wanted, by_hand) = self.board.counts();
@@ -199,9 +198,12 @@ impl Pool {
     }
 
     /// The last decisions about the number of threads, with their reasons, the oldest first.
-    #[allow(dead_code)] // For an interface that shows them.
     pub fn decisions(&self) -> Vec<Logged> {
         self.board.decisions()
+    }
+
+    pub fn decision_counts(&self) -> DecisionCounts {
+        self.board.decision_counts()
     }
 
     #[inline]

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::admin::place::{self, At};
 use crate::admin::token::Token;
-use crate::options::ControlOptions;
+use crate::options::{ChangeOptions, ControlOptions};
 use client::{Client, Reply};
 
 /// A restart may wait for requests that are running, and for code that is loaded.
@@ -27,6 +27,16 @@ pub fn status(options: &ControlOptions) -> Result<(), String> {
 pub fn threads(options: &ControlOptions, app: Option<&str>) -> Result<(), String> {
     let reply = connect(options)?.ask("GET", "/threads", &of_app(app))?;
     print(options, &reply, shown::threads)
+}
+
+/// More threads (PUT) or fewer (DELETE).
+pub fn change_threads(method: &str, options: &ChangeOptions) -> Result<(), String> {
+    let count = options.count.to_string();
+    let mut parameters = of_app(options.app.as_deref());
+    parameters.extend(options.worker.iter().map(|worker| ("worker", &**worker)));
+    parameters.push(("count", &count));
+    let reply = connect(&options.control)?.ask(method, "/threads", &parameters)?;
+    print(&options.control, &reply, shown::changed)
 }
 
 /// Restarts an app, or all, and waits until no old process serves any more.

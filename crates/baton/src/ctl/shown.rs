@@ -85,6 +85,13 @@ pub fn threads(reply: &Value) -> String {
     table.text()
 }
 
+pub fn changed(reply: &Value) -> String {
+    let worker = reply["worker"].as_str();
+    let worker = worker.map_or(String::new(), |worker| format!(", worker {worker}"));
+    let name = readable(&format!("{}{worker}", word(&reply["app"])));
+    format!("{name}: {} threads wanted\n", word(&reply["wanted"]))
+}
+
 pub fn restarted(reply: &Value) -> String {
     let names = list(&reply["restarting"]).map(word).collect::<Vec<_>>();
     format!("restarted {}\n", readable(&names.join(", ")))

@@ -7,8 +7,6 @@ use super::{Supervisor, ZygoteState};
 
 /// A pool as its supervisor sees it at one moment.
 pub struct PoolState {
-    /// How many threads there are to be.
-    pub threads_wanted: usize,
     pub zygote: ZygotePhase,
     /// A restart is under way, or asked for.
     pub is_restarting: bool,
@@ -47,7 +45,6 @@ impl Supervisor {
         });
         let asked = self.nascent.iter();
         PoolState {
-            threads_wanted: self.thread_count(),
             zygote,
             is_restarting: self.is_restarting() || self.is_restart_wanted(),
             members: members.collect(),

@@ -74,7 +74,7 @@ pub enum Command {
 }
 
 /// Of the number of threads, by hand.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Add(u32),
     Remove(u32),
@@ -105,14 +105,12 @@ impl SupervisorHandle {
     /// Adds threads, which the load does not take away again. Returns how many there are to be, or why they cannot be
     /// added: over a limit, no memory, count 0, or the pool is dormant or stopping. Waits for the supervisor, at most
     /// [`ANSWER_MAX`].
-    #[allow(dead_code)] // For an interface by which people ask for it.
     pub fn add_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Add(count))
     }
 
     /// Removes threads: idle ones at once, busy ones when they are free. Those that were added by hand go first, in number.
     /// Returns how many there are to be, or why there cannot be fewer. Waits as [`SupervisorHandle::add_threads`].
-    #[allow(dead_code)] // As above.
     pub fn remove_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Remove(count))
     }
