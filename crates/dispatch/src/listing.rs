@@ -9,8 +9,6 @@ pub struct Listed<T> {
     pub is_busy: bool,
     /// Since when it is busy with this request, or idle; 0 before its first [`Dispatcher::release`].
     pub since_ms: u64,
-    /// It leaves when it is free and enough others are there.
-    pub is_retired: bool,
 }
 
 impl<T: Clone, R> Dispatcher<T, R> {
@@ -23,7 +21,6 @@ impl<T: Clone, R> Dispatcher<T, R> {
                 thread: thread.thread.clone(),
                 is_busy: false,
                 since_ms,
-                is_retired: thread.is_retired,
             })
         });
         out.extend(idle);
@@ -37,7 +34,6 @@ impl<T: Clone, R> Dispatcher<T, R> {
                 thread: thread.thread.clone(),
                 is_busy: true,
                 since_ms,
-                is_retired: thread.is_retired,
             }),
         });
         out.extend(busy);
@@ -60,20 +56,14 @@ mod tests {
         dispatcher.release(ids[0], 0, 5);
         dispatcher.release(ids[1], 0, 6);
         dispatcher.submit(1, 0, 7);
-        dispatcher.retire([ids[0]], 2);
         let mut listed = Vec::new();
         dispatcher.list(&mut listed);
-        let of = |thread, is_busy, since_ms, is_retired| Listed {
+        let of = |thread, is_busy, since_ms| Listed {
             thread,
             is_busy,
             since_ms,
-            is_retired,
         };
-        let expected = [
-            of("a", false, 5, true),
-            of("b", true, 7, false),
-            of("c", true, 0, false),
-        ];
+        let expected = [of("a", false, 5), of("b", true, 7), of("c", true, 0)];
         assert_eq!(listed, expected);
     }
 }

@@ -21,6 +21,8 @@ pub struct PoolLook {
     pub pool: Arc<Pool>,
     /// `None`: the supervisor has not answered in time.
     pub state: Option<PoolState>,
+    /// Processes from before a restart that is under way.
+    older: HashSet<u64>,
     /// Those that the dispatcher knows.
     pub threads: Vec<Listed<Place>>,
     pub waiting: usize,
@@ -71,10 +73,13 @@ impl PoolLook {
         let waiting = dispatcher.waiting_count();
         let expiry_ms = dispatcher.next_expiry_ms();
         drop(dispatcher);
+        let members = state.iter().flat_map(|state| &state.members);
+        let older = members.filter(|member| member.is_older);
         let oldest_since_ms =
             expiry_ms.map(|ms| ms.saturating_sub(pool.app.options.queue_wait_ms_max));
         Self {
             oldest_wait_ms: oldest_since_ms.map_or(0, |ms| now_ms().saturating_sub(ms)),
+            older: older.map(|member| member.process.number).collect(),
             pool,
             state,
             threads,
@@ -85,7 +90,7 @@ impl PoolLook {
     pub fn counts(&self) -> ThreadCounts {
         let mut counts = ThreadCounts::default();
         for thread in &self.threads {
-            match (is_stopping(thread), thread.is_busy) {
+            match (self.is_stopping(thread), thread.is_busy) {
                 (true, _) => counts.stopping += 1,
                 (false, true) => counts.busy += 1,
                 (false, false) => counts.idle += 1,
@@ -99,6 +104,12 @@ impl PoolLook {
         counts
     }
 
+    /// It makes way for another when it is free, or has been told to end.
+    pub fn is_stopping(&self, thread: &Listed<Place>) -> bool {
+        let process = &thread.thread.process;
+        process.is_stopping() || self.older.contains(&process.number)
+    }
+
     /// Processes that serve no more, but have not ended.
     pub fn outside(&self) -> impl Iterator<Item = &Arc<Process>> {
         let listed = self.threads.iter();
@@ -108,11 +119,6 @@ impl PoolLook {
         let processes = serving.map(|member| &member.process);
         processes.filter(move |process| !listed.contains(&process.number))
     }
-}
-
-/// It makes way for another, as soon as it is free.
-pub fn is_stopping(thread: &Listed<Place>) -> bool {
-    thread.is_retired || thread.thread.process.is_stopping()
 }
 
 fn ask(pool: &Pool) -> Option<Receiver<PoolState>> {

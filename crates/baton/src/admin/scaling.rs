@@ -51,6 +51,9 @@ pub fn change(inside: &Inside, change: Change, app: Option<&str>, worker: Option
 
 /// Whether the limits of the configuration do not allow it.
 fn is_over(pool: &Pool, change: Change) -> bool {
+    if pool.is_dormant() {
+        return false;
+    }
     let scaling = pool.scaling();
     match change {
         Change::Add(count) => count > scaling.threads_max.saturating_sub(scaling.wanted),

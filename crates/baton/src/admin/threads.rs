@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::Inside;
-use super::look::{Look, PoolLook, is_stopping, works};
+use super::look::{Look, PoolLook, works};
 use super::reply::Reply;
 use super::usage::{Budget, Memory, Usage};
 use crate::app::{Pool, Process, Work, process_id};
@@ -138,7 +138,7 @@ fn rows_of<'l>(look: &'l PoolLook, now_ms: u64, works: &'l Works) -> Vec<Row<'l>
     for listed in &look.threads {
         let (process, slot) = (&listed.thread.process, listed.thread.slot);
         let mut row = Row::new(pool, process.number, slot, Some(process));
-        row.thread.state = match (is_stopping(listed), listed.is_busy) {
+        row.thread.state = match (look.is_stopping(listed), listed.is_busy) {
             (true, _) => State::Stopping,
             (false, true) => State::Busy,
             (false, false) => State::Idle,

@@ -29,6 +29,8 @@ pub struct MemberState {
     pub since_ms: u64,
     /// It takes no requests yet.
     pub boots: bool,
+    /// The app was restarted since: it makes way for a new one when it is free.
+    pub is_older: bool,
 }
 
 impl Supervisor {
@@ -42,6 +44,7 @@ impl Supervisor {
             process: member.process.clone(),
             since_ms: member.since_ms,
             boots: member.boots(),
+            is_older: member.generation < self.current.generation,
         });
         let asked = self.nascent.iter();
         PoolState {
