@@ -10,16 +10,16 @@ const URI_CHARS_MAX: usize = 80;
 pub fn status(reply: &Value) -> String {
     let replies = reply["replies"].as_object().into_iter().flatten();
     let replies = replies.filter(|(_, count)| **count != 0);
-    let replies = replies.map(|(class, count)| format!("{class} {count}"));
+    let replies = replies.map(|(class, count)| format!(", {class} {count}"));
     let mut text = format!(
-        "baton {}, pid {}, {} for {}\nconnections {}, requests {}, replies {}\n\n",
+        "baton {}, pid {}, {} for {}\nconnections {}, requests {}{}\n\n",
         word(&reply["version"]),
         reply["pid"],
         word(&reply["state"]),
         span(reply["uptime_s"].as_f64()),
         reply["connections"],
         reply["requests"],
-        replies.collect::<Vec<_>>().join(", "),
+        replies.collect::<String>(),
     );
     let mut table = Table::new(&[
         "APP", "WORKER", "STATE", "IDLE", "BUSY", "STARTING", "STOPPING", "WAITING", "REQUESTS",
