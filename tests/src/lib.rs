@@ -3,6 +3,7 @@
 //! A journey starts the real `baton` on a folder of its own, talks to it over real sockets with a client that
 //! shares no code with the server, and looks at it from outside through /proc, signals and its log.
 //!
+//! - [`admin`]: a client of the admin API
 //! - [`client`]: a strict HTTP/1.1 client; sends any bytes at any pace, refuses any reply that is not well framed
 //! - [`reply`]: what it takes for a reply
 //! - [`baton`]: the server process: start, log, signals, children, stop
@@ -21,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admin;
 pub mod baton;
 pub mod browser;
 pub mod cases;
@@ -39,6 +41,7 @@ pub mod reply;
 pub mod site;
 pub mod visitor;
 
+pub use admin::{Admin, Answer};
 pub use baton::Baton;
 pub use browser::Browser;
 pub use cases::Cases;

@@ -38,8 +38,12 @@ pub const INI_ADMIN: &str = "--ini-admin";
 pub const INI_USER: &str = "--ini";
 /// With or without a pattern, as in `--watch=src`.
 pub const WATCH: &str = "--watch";
+pub const ADMIN: &str = "--admin";
+pub const ADMIN_TOKEN_FILE: &str = "--admin-token-file";
 /// All of them.
-pub const ALL: [&str; 33] = [
+pub const ALL: [&str; 35] = [
+    ADMIN,
+    ADMIN_TOKEN_FILE,
     LISTEN,
     THREADS,
     NUM_THREADS,

@@ -5,6 +5,8 @@
 //! with its pools of threads, their processes and supervisors; [`machine`] is what these may use of it.
 //! [`serve`] puts them together, [`fleet`] has all supervisors, [`live`] is what is served now, and
 //! [`reload`] puts something else in its place; [`watch`] restarts an application when its files change;
+//! [`admin`] is the interface to see and steer it all, over what the I/O threads count
+//! ([`counters`]), and [`ctl`] the same from the shell;
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
 //! where; [`systemd`] passes sockets and hears how it goes.
 
@@ -12,8 +14,11 @@
 
 mod access_log;
 mod account;
+mod admin;
 mod app;
 mod config;
+mod counters;
+mod ctl;
 mod fleet;
 mod gateway;
 mod listen;
@@ -34,7 +39,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
 
-use options::{Command, CommandLine};
+use options::{Command, CommandLine, ThreadsCommand};
 
 fn main() -> ExitCode {
     let matches = match CommandLine::command().try_get_matches() {
@@ -56,6 +61,18 @@ fn main() -> ExitCode {
             })
         }
         Command::Load(options) => return baton_load::run(&options),
+        Command::Status(options) => told(ctl::status(&options)),
+        Command::Threads {
+            change,
+            options,
+            app,
+        } => told(match change {
+            None => ctl::threads(&options, app.as_deref()),
+            Some(ThreadsCommand::Add(options)) => ctl::change_threads("PUT", &options),
+            Some(ThreadsCommand::Remove(options)) => ctl::change_threads("DELETE", &options),
+        }),
+        Command::Restart { options, app } => told(ctl::restart(&options, app.as_deref())),
+        Command::Reload(options) => told(ctl::reload(&options)),
         Command::Check { file } => config::of_file(&file).map(|configuration| {
             println!("{}: good; {}", file.display(), configuration.summary());
         }),
@@ -69,13 +86,17 @@ fn main() -> ExitCode {
     }
 }
 
+fn told(outcome: Result<(), String>) -> Result<(), Vec<String>> {
+    outcome.map_err(|reason| vec![format!("baton: {reason}")])
+}
+
 fn refuse_command_line(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         let line = config::one_line(error);
-        let load = std::env::args_os()
-            .nth(1)
-            .is_some_and(|command| command == "load");
-        let command = if load { "load" } else { "serve" };
+        let given = std::env::args_os().nth(1).unwrap_or_default();
+        let commands = CommandLine::command();
+        let mut known = commands.get_subcommands().map(clap::Command::get_name);
+        let command = known.find(|name| given == *name).unwrap_or("serve");
         eprintln!("baton: {line}; see `baton {command} --help`");
     } else {
         // Help or the version; nothing can be done if the terminal is gone.

@@ -7,6 +7,7 @@ use baton_server::TrustedProxy;
 use clap::builder::{Resettable, Str};
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum, value_parser};
 
+use crate::admin::place::{Asked, At};
 use crate::listen::{self, Listen};
 use crate::routes::{HostPattern, PathPattern};
 use crate::values::{
@@ -31,8 +32,78 @@ pub enum Command {
         #[arg(value_name = "FILE", default_value = CONFIG_FILE)]
         file: PathBuf,
     },
+    /// Tell how a running server is, and its applications
+    Status(ControlOptions),
+    /// List the threads of a running server, and what they are doing; add some, or remove some
+    #[command(args_conflicts_with_subcommands = true)]
+    Threads {
+        #[command(subcommand)]
+        change: Option<ThreadsCommand>,
+
+        #[command(flatten)]
+        options: ControlOptions,
+
+        /// Only this application's
+        #[arg(long, value_name = "NAME")]
+        app: Option<String>,
+    },
+    /// Restart applications with new code and php.ini, without losing a request, and wait for it
+    Restart {
+        #[command(flatten)]
+        options: ControlOptions,
+
+        /// Only this application
+        #[arg(long, value_name = "NAME")]
+        app: Option<String>,
+    },
+    /// Have a running server read its configuration anew
+    Reload(ControlOptions),
     /// Load a server with requests, and tell how fast and how late its replies come
     Load(Box<baton_load::LoadOptions>),
+}
+
+/// How a running server is reached.
+#[derive(Args, Clone, Debug)]
+#[command(args_override_self = true)]
+pub struct ControlOptions {
+    /// Its admin API: unix:/path or HOST:PORT, as given to `baton serve --admin` [default: the one server of this account]
+    #[arg(long, value_name = "ADDR", value_parser = At::parse)]
+    pub admin: Option<At>,
+
+    /// File with the token that it asks for
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
+
+    /// Print the reply as it is, in JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Subcommand)]
+pub enum ThreadsCommand {
+    /// Add threads, which the load does not take away again
+    Add(ChangeOptions),
+    /// Remove threads: idle ones at once, busy ones when they are free
+    Remove(ChangeOptions),
+}
+
+/// Which threads, and how many.
+#[derive(Args, Clone, Debug)]
+pub struct ChangeOptions {
+    #[command(flatten)]
+    pub control: ControlOptions,
+
+    /// The application, where there are several
+    #[arg(long, value_name = "NAME")]
+    pub app: Option<String>,
+
+    /// The worker, by its name or script [default: the threads that start any script afresh]
+    #[arg(long, value_name = "NAME")]
+    pub worker: Option<String>,
+
+    /// How many, 1 to 4096
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=4096))]
+    pub count: u32,
 }
 
 /// Read by `baton serve` where neither PATH nor --config is given.
@@ -196,6 +267,17 @@ pub struct ServerOptions {
     /// Header in which a trusted proxy speaks for its clients. It must set or remove each of these; may be repeated
     #[arg(long, value_name = "NAME", value_enum, default_values_t = TrustedHeader::DEFAULT)]
     pub trusted_headers: Vec<TrustedHeader>,
+
+    /// Address of the admin API: unix:/path, HOST:PORT, or off. Its socket is for this account alone; on TCP it needs
+    /// --admin-token-file [default: PID.sock in $RUNTIME_DIRECTORY; without that in /run/baton for root, else in
+    /// $XDG_RUNTIME_DIR/baton or /tmp/baton-UID]
+    #[arg(long, value_name = "ADDR", value_parser = Asked::parse)]
+    pub admin: Option<Asked>,
+
+    /// File with the token that clients of the admin API have to show, 16 to 1024 letters, digits and signs; others must
+    /// not be able to read it [default: none is asked for]
+    #[arg(long, value_name = "FILE")]
+    pub admin_token_file: Option<PathBuf>,
 
     /// I/O threads, 1 to 64 [default: a quarter of the cores, at least 1]
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..=64))]

@@ -1,7 +1,7 @@
 //! `baton serve`: puts the parts together, and takes them apart in order.
 
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,10 @@ use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::access_log::AccessLogFile;
+use crate::admin::{Admin, Inside};
 use crate::app::{App, Children, Message, SupervisorHandle, ThreadBudget};
 use crate::config::{AppConfig, Configuration, Given};
+use crate::counters::IoCounters;
 use crate::fleet::Fleet;
 use crate::gateway::{Gateway, Sites};
 use crate::listen;
@@ -68,7 +70,21 @@ fn serve(given: Given, configuration: Configuration) -> Result<(), String> {
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
     );
     let config = config_of(options, listeners, access_log.is_some());
-    let server = start_server(config, &live, &flags)?;
+    let counters: Arc<[IoCounters]> = std::iter::repeat_with(IoCounters::default)
+        .take(options.io_thread_count())
+        .collect();
+    let server = start_server(config, &live, &flags, &counters)?;
+    let reload_hook = Arc::new(OnceLock::new());
+    let admin = Admin::start(
+        options,
+        Inside {
+            live: live.clone(),
+            io_threads: server.handle(),
+            counters,
+            started,
+            reload: once_started(reload_hook.clone()),
+        },
+    )?;
     let children = Arc::new(Children::default());
     let fleet = Arc::new(Fleet::new(server.handle(), flags, children.clone()));
     for app in &apps {
@@ -118,12 +134,18 @@ fn serve(given: Given, configuration: Configuration) -> Result<(), String> {
             leftovers: Vec::new(),
         }),
     });
-    start_reloads(reloader.clone().into_hook(), wishes)?;
+    let reload = reloader.clone().into_hook();
+    // Nobody else sets it.
+    let _ = reload_hook.set(reload.clone());
+    start_reloads(reload, wishes)?;
 
     let ended = server
         .join()
         .map_err(|error| format!("an I/O thread failed: {error}"));
     fleet.stop_and_wait();
+    if let Some(admin) = admin {
+        admin.stop();
+    }
     signal_handle.close();
     // It only forwards signals: there is nothing in it that could fail.
     let _ = signal_thread.join();
@@ -173,6 +195,14 @@ impl Signalled {
     }
 }
 
+/// The applications are still loading when the admin API is there already.
+fn once_started(hook: Arc<OnceLock<Reload>>) -> Reload {
+    Arc::new(move || match hook.get() {
+        Some(reload) => reload(),
+        None => Err(vec!["the server is still starting; try again later".into()]),
+    })
+}
+
 /// On a thread of their own: a reload takes as long as applications take to start, and these are reaped meanwhile.
 fn start_reloads(reload: Reload, wishes: Receiver<()>) -> Result<(), String> {
     let run = move || {
@@ -190,11 +220,18 @@ fn start_server(
     config: Config,
     live: &Arc<Live>,
     flags: &Arc<IoFlags>,
+    counters: &Arc<[IoCounters]>,
 ) -> Result<Server<Message>, String> {
-    let (live, flags) = (live.clone(), flags.clone());
+    let (live, flags, counters) = (live.clone(), flags.clone(), counters.clone());
     let make = move |index: usize, _io: &mut baton_server::Io| {
         baton_handoff::schedule::io_thread();
-        Gateway::new(live.clone(), flags.clone(), index, first_request_id(index))
+        Gateway::new(
+            live.clone(),
+            flags.clone(),
+            index,
+            counters.clone(),
+            first_request_id(index),
+        )
     };
     Server::start(config, make).map_err(|error| explain_listen(&error))
 }

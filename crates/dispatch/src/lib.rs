@@ -17,6 +17,7 @@ mod dispatcher;
 mod fifo;
 mod gauge;
 mod idle;
+mod listing;
 mod retire;
 #[cfg(test)]
 mod schedules;
@@ -25,3 +26,4 @@ pub use backoff::Backoff;
 pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, Submitted, ThreadId};
 pub use fifo::Ticket;
 pub use gauge::Glance;
+pub use listing::Listed;

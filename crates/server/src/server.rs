@@ -160,6 +160,11 @@ impl<M> Handle<M> {
         self.shared.notify_all();
     }
 
+    /// `drain` or `stop_now` was called.
+    pub fn is_draining(&self) -> bool {
+        self.shared.stage() != Stage::Running
+    }
+
     pub fn io_threads(&self) -> usize {
         self.mailboxes.len()
     }

@@ -3,17 +3,19 @@
 
 mod budget;
 mod children;
+mod lifecycle;
 mod lines;
 mod pool;
 mod process;
 mod running;
 mod scaling;
 mod supervisor;
+mod work;
 mod zygote;
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Sender, SyncSender};
 
 use baton_server::ConnId;
 
@@ -21,10 +23,13 @@ use crate::config::AppConfig;
 
 pub use budget::ThreadBudget;
 pub use children::Children;
+pub use lifecycle::Lifecycle;
 pub use pool::{Begun, Pool};
-pub use process::{Place, Process};
+pub use process::{Place, Process, process_id};
 pub use running::{Client, Running, Stage, TakenHead};
-pub use supervisor::{Command, Supervisor, SupervisorHandle};
+pub use scaling::Scaling;
+pub use supervisor::{Change, Command, PoolState, Supervisor, SupervisorHandle, ZygotePhase};
+pub use work::Work;
 
 /// One configured application: its pools.
 pub struct App {
@@ -101,6 +106,8 @@ pub enum Message {
     Adopt(Box<Running>),
     /// A request of this I/O thread waited too long.
     Refuse(ConnId),
+    /// Say what is running. The channel must have room.
+    Describe(SyncSender<Vec<Work>>),
     /// The pool cannot start: nothing that waits for it will be served.
     PoolDown(Arc<Pool>),
     /// There are other sites: new requests are for these. Answered when none is for the old ones any more.

@@ -8,10 +8,12 @@ use baton_dispatch::autoscale::{Logged, ScaleLimits};
 use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
-use super::scaling::{Board, Scaling};
+use super::lifecycle::Lifecycle;
+use super::scaling::{Board, DecisionCounts, Scaling};
 use super::supervisor::{Command, SupervisorHandle};
 use super::{Message, Pending, Place, ThreadBudget};
 use crate::config::{AppConfig, WorkerConfig};
+use crate::counters::PoolCounters;
 
 pub struct Pool {
     /// Counts the pools of this server; never used again.
@@ -33,6 +35,9 @@ pub struct Pool {
     io_threads: OnceLock<Handle<Message>>,
     supervisor: OnceLock<SupervisorHandle>,
     begun: Begun,
+    /// One for each I/O thread, once they run.
+    counters: OnceLock<Box<[PoolCounters]>>,
+    lifecycle: Mutex<Lifecycle>,
 }
 
 impl Drop for Pool {
@@ -112,6 +117,8 @@ impl Pool {
             io_threads: OnceLock::new(),
             supervisor: OnceLock::new(),
             begun: Begun::default(),
+            counters: OnceLock::new(),
+            lifecycle: Mutex::default(),
         }
     }
 
@@ -125,8 +132,29 @@ impl Pool {
 
     /// To be called once, before there are app processes.
     pub fn set_io_threads(&self, handle: Handle<Message>) {
+        let counters = std::iter::repeat_with(PoolCounters::default);
+        let counters = counters.take(handle.io_threads()).collect();
         // A second call would change nothing: there is one server.
+        let _ = self.counters.set(counters);
         let _ = self.io_threads.set(handle);
+    }
+
+    /// For I/O thread `io` alone to write to. `None` before there can have been a request.
+    #[inline]
+    pub fn counters_of(&self, io: usize) -> Option<&PoolCounters> {
+        self.counters.get()?.get(io)
+    }
+
+    /// Of all I/O threads.
+    pub fn counters(&self) -> &[PoolCounters] {
+        self.counters.get().map_or(&[], |counters| counters)
+    }
+
+    pub fn lifecycle(&self) -> MutexGuard<'_, Lifecycle> {
+        // Whatever was being counted when a thread panicked, the rest is good.
+        self.lifecycle
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
     /// Tells I/O thread `io` something.
@@ -169,7 +197,6 @@ impl Pool {
     }
 
     /// How many threads there are, are wanted and may be.
-    #[allow(dead_code)] // For an interface that shows it.
     pub fn scaling(&self) -> Scaling {
         let threads = u32::try_from(self.dispatcher().thread_count()).unwrap_or(u32::MAX);
         let (wanted, by_hand) = self.board.counts();
@@ -184,7 +211,6 @@ impl Pool {
     }
 
     /// The last decisions about the number of threads, with their reasons, the oldest first.
-    #[allow(dead_code)] // For an interface that shows them.
     pub fn decisions(&self) -> Vec<Logged> {
         self.board.decisions()
     }
@@ -196,6 +222,10 @@ impl Pool {
     /// Requests that wait or run, wherever they are. Once no I/O thread knows the pool any more it only falls.
     pub fn begun_count(&self) -> usize {
         Arc::strong_count(&self.begun.0) - 1
+    }
+
+    pub fn decision_counts(&self) -> DecisionCounts {
+        self.board.decision_counts()
     }
 
     #[inline]

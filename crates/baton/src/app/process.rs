@@ -13,6 +13,15 @@ use rustix::process::{Pid, Signal};
 
 use super::Pool;
 
+/// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
+pub const POOL_SHIFT: u32 = 40;
+
+/// A process's number for people: that of its pool, and which one of that it is.
+pub fn process_id(number: u64) -> String {
+    let of_pool = number & ((1 << POOL_SHIFT) - 1);
+    format!("{}.{of_pool}", number >> POOL_SHIFT)
+}
+
 pub struct Process {
     pub pool: Arc<Pool>,
     /// Counts the processes of all pools; never used again.
@@ -24,11 +33,10 @@ pub struct Process {
     control: OwnedFd,
     /// An eventfd per I/O thread, with which this process, and no other, knocks.
     knockers: Vec<OwnedFd>,
-    /// Of the last request offered, per slot.
-    generations: Vec<AtomicU32>,
+    /// What was offered to each slot.
+    offers: Vec<Offers>,
     /// The request that was offered last, for the log.
     request: AtomicU64,
-    offered: AtomicBool,
     dead: AtomicBool,
     /// It was told to end.
     stopping: AtomicBool,
@@ -36,6 +44,14 @@ pub struct Process {
     slots_left: AtomicU32,
     /// Offers in a row that lay untaken.
     untaken: AtomicU32,
+}
+
+/// Written by whoever was handed the slot.
+#[derive(Default)]
+struct Offers {
+    /// Of the last request.
+    generation: AtomicU32,
+    count: AtomicU64,
 }
 
 /// Where a request can be put: a slot of a process.
@@ -85,9 +101,8 @@ impl Process {
             segment,
             control,
             knockers,
-            generations: (0..slots).map(|_| AtomicU32::new(0)).collect(),
+            offers: (0..slots).map(|_| Offers::default()).collect(),
             request: AtomicU64::new(0),
-            offered: AtomicBool::new(false),
             dead: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             slots_left: AtomicU32::new(0),
@@ -111,11 +126,12 @@ impl Process {
     /// The generation for the next offer in a slot. Called by whoever was handed the slot.
     pub fn next_generation(&self, slot: u32, request: u64) -> Generation {
         self.request.store(request, Ordering::Relaxed);
-        self.offered.store(true, Ordering::Relaxed);
         // One owner at a time, and the dispatcher's lock lies between two of them.
-        let cell = &self.generations[slot as usize];
-        let next = Generation::from_bits(cell.load(Ordering::Relaxed)).next();
-        cell.store(next.bits(), Ordering::Relaxed);
+        let offers = &self.offers[slot as usize];
+        let count = offers.count.load(Ordering::Relaxed) + 1;
+        offers.count.store(count, Ordering::Relaxed);
+        let next = Generation::from_bits(offers.generation.load(Ordering::Relaxed)).next();
+        offers.generation.store(next.bits(), Ordering::Relaxed);
         next
     }
 
@@ -126,7 +142,13 @@ impl Process {
     /// Whether it was ever given a request: one that dies before is not fit to be started again
     /// at once.
     pub fn was_offered(&self) -> bool {
-        self.offered.load(Ordering::Relaxed)
+        (0..self.offers.len() as u32).any(|slot| self.offer_count(slot) > 0)
+    }
+
+    /// Requests that were offered to a slot, ever.
+    pub fn offer_count(&self, slot: u32) -> u64 {
+        let offers = self.offers.get(slot as usize);
+        offers.map_or(0, |offers| offers.count.load(Ordering::Relaxed))
     }
 
     /// Passes the descriptor of a spooled body on, before its request is offered.

@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use baton_dispatch::autoscale::{Decision, DecisionLog, Logged};
+use baton_dispatch::autoscale::{Action, Decision, DecisionLog, Logged};
 
 /// How many threads a pool has, and between which numbers that may move.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Scaling {
     /// There now, idle or busy.
     pub threads: u32,
@@ -30,6 +30,15 @@ struct Content {
     wanted: u32,
     by_hand: u32,
     log: DecisionLog,
+    counts: DecisionCounts,
+}
+
+/// Decisions since the server began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DecisionCounts {
+    pub start: u64,
+    pub stop: u64,
+    pub hold: u64,
 }
 
 impl Board {
@@ -46,12 +55,23 @@ impl Board {
 
     /// Whether it said something new.
     pub fn note(&self, decision: &Decision, now_ms: u64) -> bool {
-        self.lock().log.note(decision, now_ms)
+        let mut content = self.lock();
+        let counts = &mut content.counts;
+        match decision.action {
+            Action::Start(_) => counts.start += 1,
+            Action::Stop(_) => counts.stop += 1,
+            Action::Hold => counts.hold += 1,
+        }
+        content.log.note(decision, now_ms)
     }
 
     /// The oldest first.
     pub fn decisions(&self) -> Vec<Logged> {
         self.lock().log.iter().cloned().collect()
+    }
+
+    pub fn decision_counts(&self) -> DecisionCounts {
+        self.lock().counts
     }
 
     fn lock(&self) -> MutexGuard<'_, Content> {

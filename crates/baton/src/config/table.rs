@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::layer::{Kind, Layer, command_of, find, is_list};
 use super::problem::{Problems, nearest};
+use crate::admin::place::Asked;
 use crate::listen::Listen;
 
 /// What a table may hold.
@@ -275,9 +276,11 @@ fn below(folder: &Path, argument: &Arg, text: OsString) -> OsString {
     if kind == std::any::TypeId::of::<PathBuf>() && text != "-" {
         return folder.join(text).into();
     }
+    let is_address =
+        kind == std::any::TypeId::of::<Listen>() || kind == std::any::TypeId::of::<Asked>();
     let socket = text.to_str().and_then(|text| text.strip_prefix("unix:"));
     match socket {
-        Some(path) if kind == std::any::TypeId::of::<Listen>() && !path.is_empty() => {
+        Some(path) if is_address && !path.is_empty() => {
             format!("unix:{}", folder.join(path).display()).into()
         }
         _ => text,

@@ -121,6 +121,7 @@ impl Gateway {
     /// The thread is free: it gets the next request, or goes idle.
     pub(super) fn release(&mut self, io: &mut Io, at: usize) -> Followed {
         let running = self.running.swap_remove(at);
+        self.count_service(&running, io.now().mono_ms());
         self.recycle(running.pending.bytes);
         self.release_thread(io, &running.place.process.pool, running.thread);
         Followed::Left

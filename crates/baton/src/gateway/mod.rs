@@ -4,10 +4,11 @@
 //! apps, [`resolve`] says what the path means, [`static_file`] answers for a file, [`fields`]
 //! encodes what goes to the app, [`submit`] gives it to the dispatcher of a pool, [`Running`] is
 //! the record of who has it, [`follow`] brings the reply back. [`trouble`] is for all that can go
-//! wrong; [`answers`] are those of the front itself.
+//! wrong; [`answers`] are those of the front itself, and [`count`] counts.
 
 mod answers;
 mod caller;
+mod count;
 mod fields;
 mod follow;
 mod forwarded;
@@ -32,7 +33,8 @@ use resolve::{Target, UrlPath};
 use sites::Folder;
 
 use crate::access_log::AccessLog;
-use crate::app::{Client, Message, Place, Pool, Process, Running};
+use crate::app::{Client, Message, Place, Pool, Process, Running, Work};
+use crate::counters::IoCounters;
 use crate::live::Live;
 
 pub use sites::Sites;
@@ -74,6 +76,8 @@ pub struct Gateway {
     flags: Arc<IoFlags>,
     fields: FieldWriter,
     access_log: Option<AccessLog>,
+    /// Of all I/O threads; this one writes to its own.
+    counters: Arc<[IoCounters]>,
     running: Vec<Running>,
     stalled: Vec<Stalled>,
     /// Tickets of queued requests, by the connection's index.
@@ -99,7 +103,13 @@ enum Followed {
 }
 
 impl Gateway {
-    pub fn new(live: Arc<Live>, flags: Arc<IoFlags>, index: usize, first_id: u64) -> Self {
+    pub fn new(
+        live: Arc<Live>,
+        flags: Arc<IoFlags>,
+        index: usize,
+        counters: Arc<[IoCounters]>,
+        first_id: u64,
+    ) -> Self {
         let sites = live.sites();
         Self {
             live,
@@ -109,6 +119,7 @@ impl Gateway {
             leaving: Vec::new(),
             flags,
             fields: FieldWriter::default(),
+            counters,
             running: Vec::new(),
             stalled: Vec::new(),
             tickets: Vec::new(),
@@ -167,6 +178,7 @@ impl Service for Gateway {
     type Message = Message;
 
     fn request(&mut self, io: &mut Io, conn: ConnId, request: Request<'_>) {
+        self.count_request(&request);
         if request.head.path == "*" {
             // RFC 9110, section 9.3.7: about the server, not about a resource.
             let allow = b"GET, HEAD, POST, PUT, DELETE, OPTIONS, PATCH".as_slice();
@@ -219,6 +231,7 @@ impl Service for Gateway {
                 let is_dead = running.place.process.is_dead();
                 let conn = running.pending.conn;
                 self.check_by(running.offered_ms + running.pool().app.options.offer_ms);
+                self.count_handed(&running);
                 self.running.push(*running);
                 let at = self.running.len() - 1;
                 if !io.is_open(conn) {
@@ -235,6 +248,10 @@ impl Service for Gateway {
                 let _ = done.send(());
             }
             Message::Refuse(conn) => unavailable(io, conn, "The request waited too long.\n"),
+            Message::Describe(to) => {
+                // Whoever asked may have stopped waiting.
+                let _ = to.try_send(self.running.iter().map(Work::of).collect());
+            }
             Message::PoolDown(pool) => {
                 let waiting =
                     std::iter::from_fn(|| pool.dispatcher().pop_waiting()).collect::<Vec<_>>();
@@ -286,6 +303,7 @@ impl Service for Gateway {
         for folder in &mut self.folders {
             folder.files.tick(now_ms);
         }
+        self.count_tick(io);
     }
 
     /// Before it sleeps, and has the apps knock, the thread lets them run a little: where they share
@@ -329,6 +347,7 @@ impl Service for Gateway {
     }
 
     fn served(&mut self, _io: &mut Io, _conn: ConnId, served: &Served<'_>) {
+        self.count_reply(served);
         if let Some(log) = &mut self.access_log {
             log.write(served);
         }

@@ -97,8 +97,14 @@ impl Gateway {
             }
             Submitted::Refused(pending, refusal) => {
                 let reason = match refusal {
-                    Refusal::QueueFull => "Too many requests are waiting.\n",
-                    Refusal::WaitedTooLong => "The request waited too long.\n",
+                    Refusal::QueueFull => {
+                        self.count_trouble(pool, |counters| &counters.queue_full);
+                        "Too many requests are waiting.\n"
+                    }
+                    Refusal::WaitedTooLong => {
+                        self.count_trouble(pool, |counters| &counters.waited_too_long);
+                        "The request waited too long.\n"
+                    }
                 };
                 unavailable(io, pending.conn, reason);
                 self.recycle(pending.bytes);
@@ -109,6 +115,7 @@ impl Gateway {
     pub(super) fn run(&mut self, handoff: Handoff<Place, Pending>, now_ms: u64) {
         if handoff.request.io == self.index {
             let running = Running::offer(handoff, now_ms);
+            self.count_handed(&running);
             self.check_by(now_ms + running.pool().app.options.offer_ms);
             self.running.push(running);
         } else {
@@ -140,7 +147,11 @@ impl Gateway {
             return false;
         };
         let pool = self.pool_of_number(queued.pool);
-        let cancelled = pool.and_then(|pool| pool.dispatcher().cancel(queued.ticket));
+        let cancelled = pool.and_then(|pool| {
+            let pending = pool.dispatcher().cancel(queued.ticket)?;
+            self.count_trouble(&pool, |counters| &counters.left_waiting);
+            Some(pending)
+        });
         let was_queued = cancelled.is_some();
         if let Some(pending) = cancelled {
             self.recycle(pending.bytes);

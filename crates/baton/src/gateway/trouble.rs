@@ -26,6 +26,7 @@ impl Gateway {
             return self.resubmit(io, pool, pending, running.queued_since_ms);
         }
         if running.client == Client::There {
+            self.count_trouble(running.pool(), |counters| &counters.process_ended);
             match running.stage {
                 Stage::Head => refuse(
                     io,
@@ -146,6 +147,7 @@ impl Gateway {
             self.kill_stalled(&running.place.process);
         }
         let pool = running.place.process.pool.clone();
+        self.count_trouble(&pool, |counters| &counters.not_taken);
         let stalled = Stalled {
             place: running.place,
             thread: running.thread,
@@ -155,6 +157,7 @@ impl Gateway {
         if running.client == Client::There && now_ms < running.pending.deadline_ms {
             self.resubmit(io, &pool, running.pending, running.queued_since_ms);
         } else if running.client == Client::There {
+            self.count_trouble(&pool, |counters| &counters.over_deadline);
             refuse(
                 io,
                 running.pending.conn,
@@ -190,6 +193,7 @@ impl Gateway {
                 Stage::Body => io.abort(running.pending.conn),
             }
         }
+        self.count_trouble(&process.pool, |counters| &counters.over_deadline);
         process.signal(Signal::PROF);
         self.client_left(io, at)
     }
@@ -248,6 +252,7 @@ impl Gateway {
                 return;
             };
             drop(dispatcher);
+            self.count_trouble(pool, |counters| &counters.waited_too_long);
             self.refuse_waiting(io, pool, pending);
         }
     }

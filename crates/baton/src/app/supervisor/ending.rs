@@ -41,6 +41,10 @@ impl Supervisor {
                     // Whoever asked may have stopped waiting.
                     let _ = answer.send(changed);
                 }
+                Command::Describe { to } => {
+                    // Whoever asked may have stopped waiting.
+                    let _ = to.try_send(self.describe());
+                }
                 Command::Leave { within } => {
                     let cut_at_ms = self.now_ms() + within.as_millis() as u64;
                     self.departure.get_or_insert(Departure {

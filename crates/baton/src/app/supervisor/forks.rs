@@ -155,6 +155,7 @@ impl Supervisor {
         }
         self.start_failed();
         self.lost_one();
+        self.pool.lifecycle().failed(self.now_ms(), reason);
         tracing::error!(app = self.pool.label, "a process could not start: {reason}");
     }
 

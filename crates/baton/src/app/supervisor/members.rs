@@ -196,15 +196,16 @@ impl Supervisor {
     fn look_into(&mut self, member: &Member, status: WaitStatus) {
         let pid = member.process.pid.as_raw_nonzero().get();
         let how = how_it_ended(status);
+        let is_told = member.process.is_stopping();
+        let has_worked = member.process.was_offered() || is_told;
+        let is_clean = status.exit_status() == Some(0) && has_worked;
+        self.pool.lifecycle().count_end(status, is_clean);
         if self.is_given_up(member.generation) {
             return;
         }
         if self.is_successor(member.generation) {
             return self.restart_failed(&format!("a process has ended before it served: {how}"));
         }
-        let is_told = member.process.is_stopping();
-        let has_worked = member.process.was_offered() || is_told;
-        let is_clean = status.exit_status() == Some(0) && has_worked;
         self.has_gone(member.generation, !is_clean);
         if !is_clean && !is_told && member.generation == self.current.generation {
             self.lost_one();
@@ -215,6 +216,8 @@ impl Supervisor {
         };
         let app = &self.pool.label;
         if again_ms > 0 {
+            let reason = format!("a process has ended before it served: {how}");
+            self.pool.lifecycle().failed(self.now_ms(), &reason);
             tracing::error!(
                 app,
                 pid,

@@ -5,8 +5,10 @@
 //! [`scaling`] says how many there are to be, by what the [`gauges`] tell, and [`report`]s it. [`zygotes`]
 //! load the app, [`forks`] are asked of them, [`members`] are its processes, [`hearing`] is what these
 //! may say, [`restart`] replaces them all while they serve, [`leavers`] sees to it that the old ones do
-//! leave, [`ending`] is the end of all, at once or when nothing is left to do.
+//! leave, [`describing`] is for who asks how things are, [`ending`] is the end of all, at once or when
+//! nothing is left to do.
 
+mod describing;
 mod ending;
 mod forks;
 mod gauges;
@@ -21,7 +23,7 @@ mod zygotes;
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::AtomicUsize;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -30,9 +32,10 @@ use baton_handoff::front::IoFlags;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 use rustix::process::WaitStatus;
 
-use super::process::Process;
+use super::process::{POOL_SHIFT, Process};
 use super::zygote::{Nascent, Zygote};
 use super::{Children, Pool};
+pub use describing::{PoolState, ZygotePhase};
 use ending::Departure;
 use gauges::Reading;
 use leavers::{Leavers, Leaving};
@@ -53,8 +56,6 @@ const NASCENT_MAX: usize = 64;
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// In a restart there may be more processes than threads, by the threads divided by this, and at least by one.
 const SURGE_DIVISOR: usize = 4;
-/// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
-const POOL_SHIFT: u32 = 40;
 
 /// What the supervisor is told by other threads.
 pub enum Command {
@@ -70,6 +71,8 @@ pub enum Command {
         change: Change,
         answer: Sender<Result<u32, String>>,
     },
+    /// Say how things are. The channel must have room.
+    Describe { to: SyncSender<PoolState> },
     /// Nothing new will come: finish what waits and what runs, then end. After this time what is left is cut.
     Leave { within: Duration },
     /// End all processes, within the grace; answer when none is left. Then the supervisor ends.
@@ -77,7 +80,7 @@ pub enum Command {
 }
 
 /// Of the number of threads, by hand.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     Add(u32),
     Remove(u32),
@@ -109,14 +112,12 @@ impl SupervisorHandle {
     /// Adds threads, which the load does not take away again. Returns how many there are to be, or why they cannot be
     /// added: over a limit, no memory, count 0, or the pool is dormant or stopping. Waits for the supervisor, at most
     /// [`ANSWER_MAX`].
-    #[allow(dead_code)] // For an interface by which people ask for it.
     pub fn add_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Add(count))
     }
 
     /// Removes threads: idle ones at once, busy ones when they are free. Those that were added by hand go first, in number.
     /// Returns how many there are to be, or why there cannot be fewer. Waits as [`SupervisorHandle::add_threads`].
-    #[allow(dead_code)] // As above.
     pub fn remove_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Remove(count))
     }

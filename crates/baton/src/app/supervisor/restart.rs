@@ -89,6 +89,11 @@ impl Supervisor {
         self.successor.is_some() || self.has_older()
     }
 
+    /// Another one is to begin.
+    pub(super) fn is_restart_wanted(&self) -> bool {
+        self.restart.wanted.is_some()
+    }
+
     pub(super) fn has_older(&self) -> bool {
         let current = self.current.generation;
         let mut members = self.members.values();
@@ -168,6 +173,10 @@ impl Supervisor {
         self.restart.begun_ms = None;
         self.restart.last_ms = self.now_ms();
         self.listen_again();
+        let mut lifecycle = self.pool.lifecycle();
+        lifecycle.restarts_failed += 1;
+        lifecycle.failed(self.restart.last_ms, reason);
+        drop(lifecycle);
         tracing::error!(
             app = self.pool.label,
             "the restart failed, the old processes go on: {reason}"
@@ -288,6 +297,7 @@ impl Supervisor {
     fn finish_restart(&mut self, now_ms: u64) {
         if let Some(begun_ms) = self.restart.begun_ms.take() {
             let took_ms = now_ms - begun_ms;
+            self.pool.lifecycle().restarts += 1;
             tracing::info!(app = self.pool.label, took_ms, "restarted");
         }
         self.restart.last_ms = now_ms;

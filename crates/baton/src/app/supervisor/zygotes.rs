@@ -226,6 +226,7 @@ impl Supervisor {
         }
         let now_ms = self.now_ms();
         let retry_ms = self.zygote_backoff.failed(now_ms);
+        self.pool.lifecycle().failed(now_ms, reason);
         self.remove_zygote(generation, retry_ms);
         self.listen_again();
         if self.members.is_empty() {
