@@ -21,7 +21,7 @@ PACKAGES_BUILD := gcc libc6-dev pkg-config php8.2-cgi php8.2-dev php8.2-opcache
 # Three applications for their journeys, with the PHP extensions and the database that they use. Of MariaDB only the programs
 # are installed. nginx and HAProxy stand in front; nginx is also the web server that `mediawiki` and `wordpress` ask for. systemd
 # checks the units and passes sockets. The fuzzer links C++.
-PACKAGES_TEST  := g++ php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl php8.2-sqlite3 php8.2-mysql \
+PACKAGES_TEST  := g++ python3 php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl php8.2-sqlite3 php8.2-mysql \
                   php8.2-apcu dokuwiki mediawiki wordpress wordpress-theme-twentytwentythree \
                   mariadb-server-core mariadb-client nginx-light haproxy systemd
 # dpkg-shlibdeps and strip.
@@ -29,7 +29,7 @@ PACKAGES_DEB   := dpkg-dev binutils
 # The peers and tools of the benchmarks.
 PACKAGES_BENCH := nginx-light php8.2-fpm php8.2-opcache wrk nghttp2-client strace valgrind apache2-utils \
                   php8.2-cli php8.2-mbstring php8.2-xml php8.2-intl php8.2-sqlite3 php8.2-mysql php8.2-apcu mediawiki wordpress \
-                  mariadb-server-core mariadb-client
+                  mariadb-server-core mariadb-client puma gunicorn uwsgi-core uwsgi-plugin-python3 python3-venv
 
 .PHONY: build run test test-unit test-loom test-journeys test-fuzz test-deb bench bench-tester fmt lint fuzz docs install uninstall deb \
         deps-build deps-test deps-deb deps-bench clean help
@@ -54,6 +54,7 @@ test: deps-build deps-test ## everything that must hold: lint, unit tests, loom,
 
 test-unit: ## tests that need neither PHP nor a socket to the outside
 	$(CARGO) test
+	python3 bench/test_harness.py
 
 test-loom: ## the lock-free parts under every interleaving, and mutants of them that must fail
 	crates/handoff/mutants.sh
@@ -70,9 +71,9 @@ test-fuzz:
 fuzz: deps-build deps-test ## fuzz the HTTP parser; SECONDS_FUZZ=600
 	crates/http1/fuzz/run.sh $(SECONDS_FUZZ)
 
-bench: build deps-bench ## side by side with the peers; writes bench/RESULTS.md
+bench: build deps-bench ## side by side with the peers, writes bench/RESULTS.md; QUICK=1: does it work at all?
 	$(CARGO) build --release -p baton-server --example constant
-	bench/run
+	bench/run $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-tester: build deps-bench ## the load tester beside wrk and h2load: does it count right, is it fast?
 	bench/tester

@@ -3,12 +3,13 @@
 
 import os
 import sys
+import tomllib
 import unittest
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lib import compare, load, paths, processes, stats, syscalls  # noqa: E402
+from lib import compare, load, loads, paths, processes, report_loads, stats, syscalls  # noqa: E402
 
 WRK = ('Running 1s test\nBENCH {"requests":1000,"duration_us":500000,"bytes":200000,"connect":1,"read":2,"write":0,"timeout":3,'
        '"status":4,"p50_us":100,"p75_us":150,"p90_us":1001,"p99_us":2000,"p999_us":3000,"max_us":4000,"mean_us":120}\n')
@@ -48,6 +49,51 @@ class Ratios(unittest.TestCase):
         self.assertEqual(compare.ratios(rounds, "rate"), [3.0])
         self.assertEqual(compare.ratios(rounds, "cpu"), [3.0])
         self.assertEqual(compare.ratios([{"peer": figures(20, 90)}], "rate"), [])
+
+
+    def test_the_middle_of_the_rounds(self):
+        def figures(rate, pss, unreadable=0):
+            memory = {"rss": 2 * pss, "pss": pss, "unreadable": unreadable}
+            return {**dict.fromkeys(compare.MEDIANS, 1.0), "requests_per_second": rate, "memory_kib": memory}
+        middle = compare._middle([figures(90, 10), figures(100, 30), figures(120, 20)])
+        self.assertEqual((middle["requests_per_second"], middle["spread"]), (100, 0.3))
+        self.assertEqual((middle["pss_kib"], middle["rss_kib"]), (20, 40))
+        self.assertIsNone(compare._middle([figures(90, 10, unreadable=1)])["pss_kib"])
+
+
+REPORT = {"requests": 90, "requests_late": 10, "requests_per_second": 30.0, "sent": 130, "unfinished": 1, "unsent": 0,
+          "errors": {"total": 29, "status": 25, "timeout": 4, "cut": 0, "examples": {"timeout": "no whole reply"}},
+          "statuses": {"200": 100, "503": 24, "504": 1}, "latency_us": None, "warnings": [],
+          "generator": {"saturated": True, "cpu_us_per_request": 9.0, "cpu_shares": [0.96], "cpu_wait_shares": [0.1],
+                        "lateness_us": None, "turn_us": None}}
+
+
+class Loads(unittest.TestCase):
+    def test_only_good_replies_are_handled(self):
+        figures = loads.figures(REPORT)
+        self.assertEqual(figures["handled"], 100)
+        self.assertEqual(figures["not_handled"], {"timeout": 4, "status 503": 24, "status 504": 1, "unfinished": 1})
+
+    def test_the_scenarios_in_less_time(self):
+        for load in loads.LOADS:
+            long = loads.seconds(load.text())
+            self.assertIn(long, (30, 45, 50, 60))
+            text = loads.scaled(load.text(), loads.QUICK_S / long)
+            self.assertAlmostEqual(loads.seconds(text), loads.QUICK_S, delta=0.01)
+            before, after = tomllib.loads(load.text()), tomllib.loads(text)
+            for one, other in zip(before["target"], after["target"]):
+                self.assertEqual(one.get("parameters"), other.get("parameters"))
+        hanging = loads.scaled('path = "/work.php?sleep_ms=15000&lines=100"\nfrom = "0s", to = "10s"', 0.05)
+        self.assertEqual(hanging, 'path = "/work.php?sleep_ms=750&lines=100"\nfrom = "0ms", to = "500ms"')
+
+    def test_the_report_doubts_a_saturated_generator(self):
+        round_ = {"baton": {**loads.figures(REPORT), "cpu_us_per_handled": 5.0, "processes_max": 6, "rss_kib_max": 2048}}
+        none = {**round_["baton"], "handled": 0}
+        text = report_loads.markdown([{"name": "load-x", "seconds": 3, "deadline_ms": 5000, "rounds": [{**round_, "other": none}]}])
+        self.assertIn("| load-x | baton | 100 | 100.0 % |  |  | 5.0 | 6 | 2 | 24 status 503, 1 status 504, 4 timeout, 1 unfinished |", text)
+        self.assertIn("SATURATED", text)
+        self.assertIn("| other | 0 | 0.0 % |", text)
+        self.assertEqual(report_loads.markdown([]), "")
 
 
 class Calls(unittest.TestCase):

@@ -11,6 +11,7 @@ BIG = PATTERN * 3125
 EXPECTED = {
     "/hello.php": (HELLO, 0),
     "/hello.txt": (HELLO, 0),
+    "/work.php": (HELLO + b" 0 done\n", 0),
     "/": (HELLO, 0),
     "/big.php": (BIG, 25),
     "/parts.php": (BIG, 25),

@@ -1,10 +1,12 @@
-"""Two servers in turns: A B, B A, A B ... each pair of rounds gives one ratio."""
+"""Servers in turns: A B, B A, A B ... Of two, each pair of rounds gives one ratio."""
 
 from lib import answers, measure, stats, targets
 
 WARM_UP_S = 1
 # What a round costs beside the load itself.
 OVERHEAD_S = 0.2
+MEDIANS = ("requests_per_second", "p50_us", "p90_us", "p99_us",
+           "cpu_us_per_request_all", "cpu_us_per_request_front", "cpu_us_per_request_app")
 
 
 def planned_s(comparison, servers, options):
@@ -13,7 +15,8 @@ def planned_s(comparison, servers, options):
 
 
 def run(comparison, servers, options, progress):
-    """`servers`: the subject and the peer, or the one of them that is there. Returns the rounds and their ratios."""
+    """`servers`: the subject and the peer, or the one of them that is there, or any number. Returns the rounds, what is in the
+    middle of them, and the ratios of two."""
     for server in servers:
         path = server.path_of(comparison.path)
         answers.check(server.name, server.port, path)
@@ -31,7 +34,8 @@ def run(comparison, servers, options, progress):
             wanted = targets.ROUNDS_WHEN_NEAR
     return {"name": comparison.name, "path": comparison.path, "connections": comparison.connections,
             "note": comparison.note, "servers": [server.name for server in servers],
-            "rounds": rounds, "ratios": _judge(comparison, rounds)}
+            "rounds": rounds, "middle": {server.name: _middle([each[server.name] for each in rounds]) for server in servers},
+            "ratios": _judge(comparison, rounds)}
 
 
 def _round(comparison, servers, options, progress, number, wanted):
@@ -45,6 +49,16 @@ def _round(comparison, servers, options, progress, number, wanted):
                      f"P50 {one['p50_us'] / 1e3:.2f} ms, P99 {one['p99_us'] / 1e3:.2f} ms, "
                      f"{one['cpu_us_per_request_all']:.1f} us CPU, {one['errors']} errors")
     return {server.name: figures[server.name] for server in servers}
+
+
+def _middle(rounds):
+    """The median of each figure of one server, and how far apart its rates are."""
+    middle = {key: stats.median([each[key] for each in rounds]) for key in MEDIANS}
+    memory = [each["memory_kib"] for each in rounds]
+    middle["rss_kib"] = stats.median([each["rss"] for each in memory])
+    # A process whose memory is not ours to read would make the sum too small.
+    middle["pss_kib"] = stats.median([each["pss"] for each in memory]) if not any(each["unreadable"] for each in memory) else None
+    return {**middle, "spread": stats.spread([each["requests_per_second"] for each in rounds]) or 0}
 
 
 def ratios(rounds, metric):

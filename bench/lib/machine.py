@@ -6,7 +6,10 @@ import subprocess
 import sys
 import time
 
-from lib import paths
+from lib import builds, paths
+
+# Debian's, as it names their versions.
+PACKAGES = {"puma": "puma", "ruby": "ruby3.1", "gunicorn": "gunicorn", "uwsgi": "uwsgi-core", "wrk": "wrk"}
 
 
 def facts(command):
@@ -23,9 +26,11 @@ def facts(command):
             "baton": _line([paths.BATON, "--version"]),
             "nginx": _line([paths.NGINX, "-v"]),
             "php-fpm": _line([paths.PHP_FPM, "-v"]),
-            "hyper": _locked("hyper"),
-            "tokio": _locked("tokio"),
-            "wrk": _line(["dpkg-query", "-W", "-f", "${Version}", "wrk"]),
+            "hyper": _locked("hyper", "hyper"),
+            "tokio": _locked("hyper", "tokio"),
+            "may_minihttp": _locked("may_minihttp", "may_minihttp"),
+            **{name: _line(["dpkg-query", "-W", "-f", "${Version}", package]) for name, package in PACKAGES.items()},
+            "granian": _line([paths.executable(os.path.join(builds.VENV, "bin", "granian")), "--version"]),
             "rustc": _line(["rustc", "--version"]),
             "python": sys.version.split()[0],
         },
@@ -55,10 +60,10 @@ def _line(argv):
     return lines[0] if done.returncode == 0 and lines else None
 
 
-def _locked(package):
-    """The version in the hyper peer's lock file."""
+def _locked(peer, package):
+    """The version in a Rust peer's lock file."""
     try:
-        with open(os.path.join(paths.PEERS, "hyper", "Cargo.lock")) as file:
+        with open(os.path.join(paths.PEERS, peer, "Cargo.lock")) as file:
             lines = file.read().splitlines()
     except OSError:
         return None

@@ -17,11 +17,13 @@ def under_load(server, path, connections, seconds):
     time.sleep(SETTLE_S)
     # Processes that came meanwhile count as well, those that went are in their parents' sums.
     app |= set(server.app_pids())
-    after = _ticks(server.pids(), app)
+    pids = server.pids()
+    after = _ticks(pids, app)
     requests = max(1, figures["requests"])
     for part in ("all", "front", "app"):
         figures[f"cpu_us_per_request_{part}"] = \
             (after[part] - before[part]) / processes.TICKS_PER_SECOND * 1e6 / requests
+    figures["memory_kib"] = processes.memory_kib(pids)
     figures["short_answers"] = figures["bytes_per_request"] < answers.bytes_min(path)
     return figures
 

@@ -3,7 +3,8 @@
 import json
 import os
 
-from lib import paths, stats, targets, verdicts
+from lib import paths, report_loads, targets, verdicts
+from lib.tables import table
 
 
 def write(results, whole):
@@ -25,13 +26,11 @@ def markdown(results):
         parts.append("## Not measured, or not to be trusted\n\n" + "".join(f"- {line}\n" for line in results["problems"]))
     if results["comparisons"]:
         parts += [_targets(results["comparisons"]), _figures(results["comparisons"])]
+    if results["peers"]:
+        parts.append(_peers(results["peers"]))
+    parts.append(report_loads.markdown(results["loads"]))
     parts += _singles(results["singles"])
     return "\n".join(part for part in parts if part)
-
-
-def _table(head, rows):
-    return "".join("| " + " | ".join(str(cell) for cell in row) + " |\n"
-                   for row in [head, ["---"] * len(head), *rows])
 
 
 def _machine(machine, settings):
@@ -67,27 +66,50 @@ def _targets(comparisons):
         return ""
     return ("## Against the peers\n\nHow many times better the first server of the row below is, round against round: the median "
             "and its bootstrap 95 % interval. Undecided: the target lies inside the interval.\n\n"
-            + _table(["scenario", "what", "times better", "95 % interval", "target", "verdict", "rounds"], rows))
+            + table(["scenario", "what", "times better", "95 % interval", "target", "verdict", "rounds"], rows))
 
 
 def _figures(comparisons):
-    rows = []
-    for one in comparisons:
-        for name in one["servers"]:
-            rounds = [each[name] for each in one["rounds"]]
-            middle = lambda key: stats.median([each[key] for each in rounds])
-            rates = [each["requests_per_second"] for each in rounds]
-            rows.append([
-                one["name"], one["connections"], name, f"{middle('requests_per_second'):,.0f}",
-                f"{(stats.spread(rates) or 0) * 100:.0f} %", f"{middle('p50_us') / 1e3:.2f}", f"{middle('p90_us') / 1e3:.2f}",
-                f"{middle('p99_us') / 1e3:.2f}", f"{middle('cpu_us_per_request_all'):.1f}",
-                f"{middle('cpu_us_per_request_front'):.1f} + {middle('cpu_us_per_request_app'):.1f}"
-                if middle("cpu_us_per_request_app") else "",
-                _errors(rounds), _remarks(rounds)])
+    rows = [[one["name"], one["connections"], name, *_figures_of(one, name), *_app_share(one["middle"][name]), *_doubts(one, name)]
+            for one in comparisons for name in one["servers"]]
     notes = "".join(f"- {one['name']}: {one['note']}.\n" for one in comparisons if one["note"])
-    return ("## Figures\n\nMedians of the rounds. Latencies in milliseconds, CPU in microseconds per request.\n\n"
-            + _table(["scenario", "connections", "server", "req/s", "spread", "P50", "P90", "P99", "CPU", "front + app",
-                      "errors", "remarks"], rows) + "\n" + notes)
+    return (f"## Figures\n\n{EXPLAINED}\n\n"
+            + table(["scenario", "connections", "server", *FIGURES, "front + app", *DOUBTS], rows) + "\n" + notes)
+
+
+def _peers(one):
+    """Other servers are not compared but shown: they do other things in other languages."""
+    rows = [[name, one["arrangements"][name], *_figures_of(one, name), _calls(one["syscalls"].get(name)), *_doubts(one, name)]
+            for name in one["servers"]]
+    return (f"## Other servers, their own hello\n\n{one['note']}; {one['connections']} connections. {EXPLAINED}\n\n"
+            + table(["server", "what answers", *FIGURES, "system calls", *DOUBTS], rows))
+
+
+EXPLAINED = ("Medians of the rounds. Spread: between the fastest round and the slowest. Latencies in milliseconds, CPU in "
+             "microseconds per request, PSS in MiB after the load.")
+FIGURES = ["req/s", "spread", "P50", "P90", "P99", "CPU", "PSS"]
+DOUBTS = ["errors", "remarks"]
+
+
+def _figures_of(one, name):
+    middle = one["middle"][name]
+    return [f"{middle['requests_per_second']:,.0f}", f"{middle['spread'] * 100:.0f} %",
+            *(f"{middle[key] / 1e3:.2f}" for key in ("p50_us", "p90_us", "p99_us")),
+            f"{middle['cpu_us_per_request_all']:.1f}", "" if middle["pss_kib"] is None else f"{middle['pss_kib'] / 1024:.0f}"]
+
+
+def _app_share(middle):
+    front, app = middle["cpu_us_per_request_front"], middle["cpu_us_per_request_app"]
+    return [f"{front:.1f} + {app:.1f}" if app else ""]
+
+
+def _doubts(one, name):
+    rounds = [each[name] for each in one["rounds"]]
+    return [_errors(rounds), _remarks(rounds)]
+
+
+def _calls(counted):
+    return f"{counted['total']:.1f}" if counted else ""
 
 
 def _errors(rounds):
@@ -116,7 +138,7 @@ def _singles(singles):
     parts = []
     judged = verdicts.lines(singles)
     if judged:
-        parts.append("## Limits\n\n" + _table(["what", "measured", "limit", "verdict"], judged))
+        parts.append("## Limits\n\n" + table(["what", "measured", "limit", "verdict"], judged))
     calls = [[name, side, mode.replace("_", " "), f"{one['judged']:.2f}", f"{one['epoll_wait']:.3f}", f"{one['sched_yield']:.3f}",
               f"{one['futex']:.3f}", f"{one['eventfd']:.3f}", _most(one["by_name"]), one["method"], f"{one['requests_per_second']:,.0f}"]
              for name, modes in singles.get("syscalls", {}).items() for mode, sides in modes.items()
@@ -124,33 +146,33 @@ def _singles(singles):
     if calls:
         parts.append("## System calls per hello request, 50 connections\n\nCounted in a pass of its own. \"Calls\" leaves out "
                      "futex, eventfd and sched_yield, by which one side waits for the other: they depend on how busy the server is. Time limits: PHP's max_execution_time and max_input_time.\n\n"
-                     + _table(["server", "side", "time limits", "calls", "of them epoll_wait", "apart: sched_yield", "futex", "eventfd",
+                     + table(["server", "side", "time limits", "calls", "of them epoll_wait", "apart: sched_yield", "futex", "eventfd",
                                "most frequent", "method", "req/s meanwhile"], calls))
     clocks = [[name, f"{one['clock_reads']:.2f}", f"{one['instructions']:,.0f}"] for name, one in singles.get("clock", {}).items()]
     if clocks:
         parts.append("## Readings of the clock per request\n\nCounted by callgrind at 50 connections, user space only: under it a "
                      "reading is a system call, whose own instructions do not count.\n\n"
-                     + _table(["the clock is read", "readings", "instructions"], clocks))
+                     + table(["the clock is read", "readings", "instructions"], clocks))
     rest = [[name, f"{one['cpu_ticks']} ticks, {one['wake_ups']} wake-ups in {one['seconds']:g} s",
              f"{one['memory_front']['rss'] / 1024:.1f} MiB"] for name, one in singles.get("idle", {}).items()]
     if rest:
-        parts.append("## Idle, after a load\n\n" + _table(["server", "CPU and wake-ups", "front RSS"], rest))
+        parts.append("## Idle, after a load\n\n" + table(["server", "CPU and wake-ups", "front RSS"], rest))
     starts = [[name, f"{one['median'] * 1e3:.0f} ms", f"{min(one['seconds']) * 1e3:.0f} to {max(one['seconds']) * 1e3:.0f} ms"]
               for name, one in singles.get("start", {}).items()]
     if starts:
-        parts.append("## From start to the first answer\n\n" + _table(["server", "median", "range"], starts))
+        parts.append("## From start to the first answer\n\n" + table(["server", "median", "range"], starts))
     many = [[name, one["connections"], f"{one['before']['rss'] / 1024:.1f} MiB", f"{one['with']['rss'] / 1024:.1f} MiB",
              f"{(one['with']['rss'] - one['before']['rss']) * 1024 / one['connections']:.0f}",
              f"{one['answered_again']} of {one['asked_again']}"] for name, one in singles.get("connections", {}).items()]
     if many:
-        parts.append("## Idle keep-alive connections\n\n" + _table(
+        parts.append("## Idle keep-alive connections\n\n" + table(
             ["server", "connections", "front RSS before", "with them", "bytes each", "asked again, answered"], many))
     few, most = targets.THREADS, targets.THREADS_MANY
     sizes = [[name, *(f"{(one[n]['pss'] + one[n]['page_tables']) / 1024:.1f} MiB" for n in (few, most)),
               f"{one['per_thread_kib']:.0f} KiB"] for name, one in singles.get("memory", {}).items()]
     if sizes:
         parts.append("## Memory per added thread\n\nPSS and page tables of the whole tree; every thread has served requests.\n\n"
-                     + _table(["server", f"{few} threads", f"{most} threads", "per added thread"], sizes))
+                     + table(["server", f"{few} threads", f"{most} threads", "per added thread"], sizes))
     return parts
 
 

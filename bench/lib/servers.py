@@ -1,6 +1,7 @@
 """Starts and stops the servers, each in a temporary folder of its own, and ends by pid only what it started."""
 
 import grp
+import math
 import os
 import pwd
 import resource
@@ -51,6 +52,8 @@ class Server:
     # Whether its application runs in processes of its own, apart from the front.
     has_app = False
     probes = False
+    # How many of what answer requests, in words.
+    arrangement = ""
 
     def __init__(self, site=None):
         """`site`: an application of lib/sites.py instead of the scripts."""
@@ -101,6 +104,7 @@ class Server:
             shutil.copy(os.path.join(paths.SCRIPTS, script), root)
         # What a server looks for to know that a folder is a PHP application.
         shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
+        shutil.copy(os.path.join(paths.APPS, "work.php"), root)
         for name in ("hello.txt", "1k.txt", "1m.bin"):
             _write(os.path.join(root, name), answers.EXPECTED[f"/{name}"][0].decode())
         # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
@@ -203,7 +207,7 @@ class Php:
         # Debian's own settings, 30 s and 60 s, cost setitimer calls. See bench.ini.
         limits = {"MAX_EXECUTION_TIME": 0, "MAX_INPUT_TIME": 0} if self.without_time_limits else \
                  {"MAX_EXECUTION_TIME": 30, "MAX_INPUT_TIME": 60}
-        _fill("bench.ini", os.path.join(folder, "bench.ini"), limits)
+        fill("bench.ini", os.path.join(folder, "bench.ini"), limits)
         # The empty part before the colon stands for the distribution's own conf.d.
         return {"PHP_INI_SCAN_DIR": f":{folder}"}
 
@@ -213,13 +217,20 @@ class Baton(Php, Server):
     has_app = True
     more_options = ()
 
-    def __init__(self, threads=8, without_time_limits=False, site=None):
+    def __init__(self, threads=8, without_time_limits=False, site=None, deadline_ms=None):
+        """`threads`, `deadline_ms`: None leaves Baton's own default."""
         super().__init__(site)
-        self.threads, self.without_time_limits = threads, without_time_limits
+        self.threads, self.without_time_limits, self.deadline_ms = threads, without_time_limits, deadline_ms
+
+    @property
+    def arrangement(self):
+        return f"{self.threads} threads" if self.threads else "default threads"
 
     def commands(self):
-        argv = [paths.BATON, "serve", self.root, "--threads", str(self.threads),
-                "--listen", f"127.0.0.1:{self.port}", *self.more_options]
+        argv = [paths.BATON, "serve", self.root, "--listen", f"127.0.0.1:{self.port}", *self.more_options]
+        for option, value in (("--threads", self.threads), ("--deadline-ms", self.deadline_ms)):
+            if value is not None:
+                argv += [option, str(value)]
         return [(argv, self.php_environment())]
 
     def front_pids(self):
@@ -250,10 +261,11 @@ class FrankenPhpWorker(Worker, Server):
     def __init__(self, threads=8):
         super().__init__()
         self.threads = threads
+        self.arrangement = f"{threads} threads"
 
     def commands(self):
         config = os.path.join(self.folder, "Caddyfile")
-        _fill("Caddyfile", config, {"ROOT": self.root, "PORT": self.port, "THREADS": self.threads, "ALL_THREADS": self.threads + 1})
+        fill("Caddyfile", config, {"ROOT": self.root, "PORT": self.port, "THREADS": self.threads, "ALL_THREADS": self.threads + 1})
         return [([paths.FRANKENPHP, "run", "--config", config], {"HOME": self.folder})]
 
 
@@ -265,21 +277,27 @@ class PhpFpm(Php, Server):
     # The 200,000-byte answers fit in memory.
     buffers = "fastcgi_buffer_size 16k; fastcgi_buffers 32 16k; fastcgi_busy_buffers_size 64k;"
 
-    def __init__(self, threads=8, without_time_limits=False, site=None):
+    def __init__(self, threads=8, without_time_limits=False, site=None, deadline_ms=None):
         super().__init__(site)
-        self.threads, self.without_time_limits = threads, without_time_limits
+        self.threads, self.without_time_limits, self.deadline_ms = threads, without_time_limits, deadline_ms
+
+    @property
+    def arrangement(self):
+        return f"{nginx_workers()} nginx workers, {self.threads} children"
 
     def commands(self):
         config = os.path.join(self.folder, "php-fpm.conf")
         root_user = os.geteuid() == 0
-        _fill("php-fpm.conf", config, {
+        fill("php-fpm.conf", config, {
             "DIR": self.folder, "CHILDREN": self.threads,
+            # php-fpm counts in whole seconds; 0 is none, as Debian ships it.
+            "DEADLINE_S": math.ceil((self.deadline_ms or 0) / 1000),
             "USER_LINES": f"user = {UNPRIVILEGED_USER}\ngroup = {_group()}" if root_user else ""})
         return [([paths.PHP_FPM, "-F", "-y", config], self.php_environment()), self.nginx()]
 
     def nginx(self):
         config = os.path.join(self.folder, "nginx.conf")
-        _fill("nginx.conf", config, {
+        fill("nginx.conf", config, {
             "DIR": self.folder, "ROOT": self.root, "PORT": self.port,
             "WORKERS": nginx_workers(), "BUFFERS": self.buffers,
             "USER_LINE": f"user {UNPRIVILEGED_USER} {_group()};" if os.geteuid() == 0 else ""})
@@ -305,11 +323,15 @@ class Nginx(PhpFpm):
     name = "nginx static"
     has_app = False
 
+    @property
+    def arrangement(self):
+        return f"{nginx_workers()} workers"
+
     def commands(self):
         return [self.nginx()]
 
-    def first_path(self):
-        return "/hello.txt"
+    def path_of(self, path):
+        return "/hello.txt" if path == "/hello.php" else path
 
     def front_pids(self):
         return self.pids()
@@ -324,6 +346,7 @@ class Bare(Server):
     def __init__(self, name, program, threads=1, more=(), first="/"):
         super().__init__()
         self.name, self.program, self.threads, self.more, self.first = name, program, threads, more, first
+        self.arrangement = f"{threads} thread{'s' if threads > 1 else ''}"
 
     def commands(self):
         return [([self.program, f"127.0.0.1:{self.port}", str(self.threads), *self.more], {})]
@@ -337,23 +360,11 @@ def nginx_workers():
     return int(os.environ.get("BENCH_NGINX_WORKERS") or len(os.sched_getaffinity(0)))
 
 
-def build_hyper():
-    """Path of the hyper peer, built if need be; None without cargo."""
-    if paths.CARGO:
-        done = subprocess.run(
-            [paths.CARGO, "build", "--release", "--locked", "--quiet", "--manifest-path",
-             os.path.join(paths.PEERS, "hyper", "Cargo.toml"), "--target-dir", paths.HYPER_TARGET],
-            capture_output=True, text=True, timeout=600)
-        if done.returncode != 0:
-            raise ServerError(f"the hyper peer does not build: {done.stderr.strip()[-1500:]}")
-    return paths.executable(paths.HYPER)
-
-
 def _group():
     return grp.getgrgid(pwd.getpwnam(UNPRIVILEGED_USER).pw_gid).gr_name
 
 
-def _fill(template, path, values):
+def fill(template, path, values):
     with open(os.path.join(paths.PEERS, template)) as file:
         text = file.read()
     for name, value in values.items():

@@ -31,6 +31,15 @@ def system_calls(make, options, progress):
     return result
 
 
+def system_calls_of_all(server, options, progress):
+    """Per hello request at 50 connections, all processes together; None where nothing can count."""
+    counted = syscalls.per_request(server.pids(), server.url(server.path_of("/hello.php")), 50, options.syscall_seconds)
+    progress.done(options.syscall_seconds + 1)
+    if counted:
+        progress.say(f"syscalls {server.name}: {counted['total']:.1f} per request ({counted['method']})")
+    return counted
+
+
 def clock(progress):
     """The clock read once a tick, against at each use, in counts."""
     if not paths.VALGRIND or not paths.CONSTANT:

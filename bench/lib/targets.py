@@ -87,8 +87,10 @@ SWITCHES = [
                note="13 bytes: the clock read once a tick, against at each use"),
 ]
 FLOOR = Comparison("floors", "/hello.txt", 50, "", "nginx", {}, note="nginx alone, a static file of 13 bytes; for reference")
+# All at once, in turns, and without ratios. lib/peers.py has them.
+PEERS = Comparison("peers", "/hello.php", 50, "", "", {}, note="13 bytes; PHP's are Baton's and php-fpm's, Rust's a constant")
 SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory"]
-NAMES = [comparison.name for comparison in COMPARISONS + SWITCHES] + [FLOOR.name] + SINGLES
+NAMES = [comparison.name for comparison in COMPARISONS + SWITCHES] + [FLOOR.name, PEERS.name] + SINGLES
 
 LIMITS = {
     "syscalls-front": Limit("syscalls-front", "system calls per request in the front, without futex, eventfd and sched_yield", 2.2, "calls"),

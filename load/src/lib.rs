@@ -28,7 +28,7 @@ mod url;
 mod usage;
 mod worker;
 
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{ErrorKind, IsTerminal, Write, stderr};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -63,6 +63,11 @@ fn measure(options: &LoadOptions, plan: &Plan) -> Result<Report, String> {
     if !options.quiet {
         eprintln!("{}", summary::intention(plan));
     }
+    let save = options
+        .save
+        .as_deref()
+        .map(file::Output::open)
+        .transpose()?;
     let address = run::reach(plan)?;
     // From here on an interrupt ends the load, within a moment and with a report.
     let interrupt = Arc::new(AtomicBool::new(false));
@@ -78,17 +83,27 @@ fn measure(options: &LoadOptions, plan: &Plan) -> Result<Report, String> {
     });
     shown.end();
     let report = Report::new(plan, outcome?);
-    if let Some(path) = &options.save {
-        std::fs::write(path, report.json())
-            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    }
     let text = match options.json {
         true => report.json() + "\n",
         false => summary::summary(&report),
     };
-    // Whoever reads it may have gone.
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    let printed = print(&text);
+    if let Some(file) = save {
+        file.write(report.json().as_bytes())?;
+    }
+    printed?;
     Ok(report)
+}
+
+/// On standard output, whose reader may have gone; a full disk is said.
+fn print(text: &str) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(format!("cannot write to standard output: {error}"))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Progress on standard error: one line that changes on a terminal, and one each 10 s elsewhere.
