@@ -114,6 +114,9 @@ fn serve(given: Given, configuration: Configuration) -> Result<(), String> {
     };
     let apps: Vec<_> = apps.into_iter().map(watched).collect::<Result<_, _>>()?;
     announce(&live.sites(), server.addresses(), started);
+    if let Some(admin) = &admin {
+        tracing::info!("admin API on {}", admin.address());
+    }
     notifier.ready(&format!("serving {}", live.sites().names()));
 
     let reloader = Arc::new(Reloader {

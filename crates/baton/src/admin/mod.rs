@@ -103,12 +103,11 @@ impl Admin {
         };
         let server = Server::start(config_of(listen), make).map_err(|error| error.to_string())?;
         Desk::start(inside, asked, server.handle())?;
-        let admin = Self(server);
-        tracing::info!("admin API on {}", admin.address());
-        Ok(admin)
+        Ok(Self(server))
     }
 
-    fn address(&self) -> String {
+    /// For people.
+    pub fn address(&self) -> String {
         match self.0.addresses().first() {
             Some(LocalAddress::Tcp(address)) => address.to_string(),
             Some(LocalAddress::Unix(path)) => format!("unix:{}", path.display()),
