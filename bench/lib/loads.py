@@ -11,6 +11,8 @@ from lib import answers, loadtest, paths, processes, servers
 
 # Threads and children of those that have a fixed number: far more than cores, as people choose it for requests that wait.
 THREADS = 64
+# What Baton starts with, and goes back to.
+LEAST = 2 * (os.cpu_count() or 1)
 # A quick run goes through each ramp in so many seconds, and everything else in a scenario that takes long in as much less.
 QUICK_S = 3
 # Literal sleeps from a second on are the ones that a load is about.
@@ -45,9 +47,11 @@ class Load:
 
 LOADS = [Load("hello"), Load("database"), Load("external-api"), Load("computation"), Load("hanging"), Load("timeouts", 5000)]
 NAMES = [load.name for load in LOADS]
-# name -> (server that has to be there, how to make it for a load whose deadline is so many milliseconds or None)
+# name -> (server that has to be there, how to make it for a load whose deadline is so many milliseconds or None). The first has
+# as many threads as the load asks for, the others a fixed number.
 VARIANTS = {
     "baton": ("baton", lambda load, deadline_ms: servers.Baton(None, deadline_ms=deadline_ms)),
+    f"baton-{LEAST}": ("baton", lambda load, deadline_ms: servers.Baton(LEAST, deadline_ms=deadline_ms)),
     f"baton-{THREADS}": ("baton", lambda load, deadline_ms: servers.Baton(THREADS, deadline_ms=deadline_ms)),
     f"php-fpm-{THREADS}": ("php-fpm", lambda load, deadline_ms: servers.PhpFpm(THREADS, deadline_ms=deadline_ms)),
 }

@@ -224,7 +224,7 @@ class Baton(Php, Server):
 
     @property
     def arrangement(self):
-        return f"{self.threads} threads" if self.threads else "default threads"
+        return f"{self.threads} threads" if self.threads else "threads by load"
 
     def commands(self):
         argv = [paths.BATON, "serve", self.root, "--listen", f"127.0.0.1:{self.port}", *self.more_options]
