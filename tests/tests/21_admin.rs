@@ -25,6 +25,13 @@ const SOON: Duration = Duration::from_secs(10);
 const RUN: Duration = Duration::from_secs(60);
 const PLAIN: &str = "<?php
     if (isset($_GET['die'])) { posix_kill(getmypid(), 11); sleep(5); }
+    if (isset($_GET['only'])) { // so many at once are served
+        touch($mine = __DIR__ . '/signs/connection-' . getmypid());
+        usleep(300000);
+        count(glob(__DIR__ . '/signs/connection-*')) > $_GET['only'] and http_response_code(500);
+        usleep(300000);
+        unlink($mine);
+    }
     if (isset($_GET['wait'])) {
         touch(__DIR__ . '/signs/runs');
         while (!file_exists(__DIR__ . '/signs/go')) { usleep(5000); clearstatcache(); }
@@ -507,6 +514,54 @@ fn who_hangs_on_harms_nobody() {
     drop(hanging);
     assert_eq!(served.admin.get("/status")["state"], "serving");
     served.server.stop();
+}
+
+#[test]
+fn a_rehearsal_finds_what_breaks_and_goes_back() {
+    let served = serve(&[NUM_THREADS, "2", MAX_THREADS, "12"]);
+    let admin = format!("unix:{}", served.site.path("admin.sock").display());
+    let rehearse = |path: &str, more: &[&str]| {
+        let url = format!("http://{}{path}", served.server.addr());
+        let mut arguments = vec!["rehearse", &url, "--admin", &admin];
+        arguments.extend(more);
+        let ended = baton::run(&arguments, RUN);
+        wait_until("the threads are as before", SOON, || {
+            let scaling = &served.pool()["scaling"];
+            scaling["wanted"] == 2 && scaling["threads"] == 2
+        });
+        ended
+    };
+    let good = rehearse("/", &[]);
+    assert!(good.status.success(), "{}", good.output);
+    for part in [
+        "12 threads after",
+        "10 of them for this",
+        "with status 200",
+        "back to 2 threads",
+    ] {
+        assert!(good.output.contains(part), "{part:?}: {}", good.output);
+    }
+    for (path, more, part) in [
+        ("/?only=6", &[][..], "had status 500"),
+        ("/?die", &["--threads", "3"], "died: SIGSEGV"),
+        ("/", &["--threads", "13"], "1 threads cannot be added"),
+        ("/", &["--app", "nobody"], "no such threads"),
+        ("/", &["--worker", "none"], "no such threads"),
+    ] {
+        let bad = rehearse(path, more);
+        assert_eq!(bad.status.code(), Some(1), "{path}: {}", bad.output);
+        assert!(bad.output.contains(part), "{path} {part:?}: {}", bad.output);
+    }
+}
+
+#[test]
+fn a_rehearsal_without_a_bound_asks_for_one() {
+    let served = serve(&[NUM_THREADS, "1"]);
+    let admin = format!("unix:{}", served.site.path("admin.sock").display());
+    let url = format!("http://{}/", served.server.addr());
+    let ended = baton::run(&["rehearse", &url, "--admin", &admin], RUN);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.output.contains("--threads"), "{}", ended.output);
 }
 
 #[test]

@@ -73,6 +73,7 @@ fn main() -> ExitCode {
         }),
         Command::Restart { options, app } => told(ctl::restart(&options, app.as_deref())),
         Command::Reload(options) => told(ctl::reload(&options)),
+        Command::Rehearse(options) => told(ctl::rehearse(&options)),
         Command::Check { file } => config::of_file(&file).map(|configuration| {
             println!("{}: good; {}", file.display(), configuration.summary());
         }),

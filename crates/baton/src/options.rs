@@ -58,6 +58,8 @@ pub enum Command {
     },
     /// Have a running server read its configuration anew
     Reload(ControlOptions),
+    /// Start as many threads as there may be, give each a request, tell what breaks, and go back
+    Rehearse(RehearseOptions),
     /// Load a server with requests, and tell how fast and how late its replies come
     Load(Box<baton_load::LoadOptions>),
 }
@@ -65,7 +67,7 @@ pub enum Command {
 /// How a running server is reached.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
-pub struct ControlOptions {
+pub struct Reach {
     /// Its admin API: unix:/path or HOST:PORT, as given to `baton serve --admin` [default: the one server of this account]
     #[arg(long, value_name = "ADDR", value_parser = At::parse)]
     pub admin: Option<At>,
@@ -73,6 +75,14 @@ pub struct ControlOptions {
     /// File with the token that it asks for
     #[arg(long, value_name = "FILE")]
     pub admin_token_file: Option<PathBuf>,
+}
+
+/// A question to a running server.
+#[derive(Args, Clone, Debug)]
+#[command(args_override_self = true)]
+pub struct ControlOptions {
+    #[command(flatten)]
+    pub reach: Reach,
 
     /// Print the reply as it is, in JSON
     #[arg(long)]
@@ -104,6 +114,29 @@ pub struct ChangeOptions {
     /// How many, 1 to 4096
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=4096))]
     pub count: u32,
+}
+
+/// What is rehearsed.
+#[derive(Args, Clone, Debug)]
+pub struct RehearseOptions {
+    /// What each thread is asked for: http://host[:port][/path], or unix:/path/of/socket[:/path]
+    #[arg(default_value = "http://127.0.0.1:8080/")]
+    pub url: String,
+
+    #[command(flatten)]
+    pub reach: Reach,
+
+    /// The application, where there are several
+    #[arg(long, value_name = "NAME")]
+    pub app: Option<String>,
+
+    /// The worker, by its name or script [default: the threads that start any script afresh]
+    #[arg(long, value_name = "NAME")]
+    pub worker: Option<String>,
+
+    /// How many threads, 1 to 4096 [default: max_threads, unless that is auto]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=4096))]
+    pub threads: Option<u32>,
 }
 
 /// Read by `baton serve` where neither PATH nor --config is given.

@@ -1,6 +1,7 @@
-//! `baton status`, `threads`, `restart` and `reload`: the admin API from the shell.
+//! `baton status`, `threads`, `restart`, `reload` and `rehearse`: the admin API from the shell.
 
 mod client;
+mod rehearse;
 mod shown;
 mod table;
 
@@ -11,21 +12,23 @@ use serde_json::Value;
 
 use crate::admin::place::{self, At};
 use crate::admin::token::Token;
-use crate::options::{ChangeOptions, ControlOptions};
+use crate::options::{ChangeOptions, ControlOptions, Reach};
 use client::{Client, Reply};
+
+pub use rehearse::rehearse;
 
 /// A restart may wait for requests that are running, and for code that is loaded.
 const RESTART_BOUND: Duration = Duration::from_secs(120);
 
 /// The state of the server, and of its apps.
 pub fn status(options: &ControlOptions) -> Result<(), String> {
-    let reply = connect(options)?.ask("GET", "/status", &[])?;
+    let reply = connect(&options.reach)?.ask("GET", "/status", &[])?;
     print(options, &reply, shown::status)
 }
 
 /// The threads of an app, or of all.
 pub fn threads(options: &ControlOptions, app: Option<&str>) -> Result<(), String> {
-    let reply = connect(options)?.ask("GET", "/threads", &of_app(app))?;
+    let reply = connect(&options.reach)?.ask("GET", "/threads", &of_app(app))?;
     print(options, &reply, shown::threads)
 }
 
@@ -35,13 +38,13 @@ pub fn change_threads(method: &str, options: &ChangeOptions) -> Result<(), Strin
     let mut parameters = of_app(options.app.as_deref());
     parameters.extend(options.worker.iter().map(|worker| ("worker", &**worker)));
     parameters.push(("count", &count));
-    let reply = connect(&options.control)?.ask(method, "/threads", &parameters)?;
+    let reply = connect(&options.control.reach)?.ask(method, "/threads", &parameters)?;
     print(&options.control, &reply, shown::changed)
 }
 
 /// Restarts an app, or all, and waits until no old process serves any more.
 pub fn restart(options: &ControlOptions, app: Option<&str>) -> Result<(), String> {
-    let client = connect(options)?;
+    let client = connect(&options.reach)?;
     let before = failures(&client.ask("GET", "/apps", &[])?.value, app);
     let begun = client.ask("POST", "/workers/restart", &of_app(app))?;
     let until = Instant::now() + RESTART_BOUND;
@@ -72,7 +75,7 @@ pub fn restart(options: &ControlOptions, app: Option<&str>) -> Result<(), String
 
 /// Has the server read its configuration anew.
 pub fn reload(options: &ControlOptions) -> Result<(), String> {
-    let reply = connect(options)?.ask("POST", "/reload", &[])?;
+    let reply = connect(&options.reach)?.ask("POST", "/reload", &[])?;
     print(options, &reply, shown::reloaded)
 }
 
@@ -108,12 +111,12 @@ fn print(
     Ok(())
 }
 
-fn connect(options: &ControlOptions) -> Result<Client, String> {
-    let at = match &options.admin {
+fn connect(reach: &Reach) -> Result<Client, String> {
+    let at = match &reach.admin {
         Some(at) => at.clone(),
         None => only_one()?,
     };
-    let token = options.admin_token_file.as_deref().map(Token::read);
+    let token = reach.admin_token_file.as_deref().map(Token::read);
     Ok(Client {
         at,
         token: token.transpose()?,
