@@ -687,8 +687,10 @@ fn a_server_ends_with_its_terminal() {
         .open(std::ffi::OsStr::from_bytes(name.to_bytes()))
         .expect("the other end");
     // A session of its own, of which this is the terminal.
-    let mut command = std::process::Command::new("setsid");
-    command.arg("--ctty").arg(baton_journeys::baton::binary());
+    let mut command = std::process::Command::new("env");
+    // The journeys may have been started by nohup, and what is ignored stays so (signal(7)).
+    command.args(["--default-signal=HUP", "setsid", "--ctty"]);
+    command.arg(baton_journeys::baton::binary());
     let mut server =
         Baton::start_with_stdin(command, other.into(), site.root(), &[]).expect("started");
     server.get("/pid.php").expect(200);
