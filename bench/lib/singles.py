@@ -31,6 +31,18 @@ def system_calls(make, options, progress):
     return result
 
 
+def system_calls_of_worker(make, options, progress):
+    """Of the app side, per hello request at 50 connections. A loop in one script: PHP's time limits as shipped."""
+    with make() as server:
+        url = server.url(server.path_of("/hello.php"))
+        load.run(url, 50, WARM_UP_S)
+        counted = syscalls.per_request(server.app_pids(), url, 50, options.syscall_seconds)
+    progress.done(options.syscall_seconds + 1)
+    if counted:
+        progress.say(f"syscalls {server.name} app: {counted['judged']:.2f} per request, futex {counted['futex']:.3f} ({counted['method']})")
+    return {"as_shipped": {"app": counted}}
+
+
 def system_calls_of_all(server, options, progress):
     """Per hello request at 50 connections, all processes together; None where nothing can count."""
     counted = syscalls.per_request(server.pids(), server.url(server.path_of("/hello.php")), 50, options.syscall_seconds)

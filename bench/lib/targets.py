@@ -96,6 +96,7 @@ LIMITS = {
     "syscalls-front": Limit("syscalls-front", "system calls per request in the front, without futex, eventfd and sched_yield", 2.2, "calls"),
     "syscalls-app": Limit("syscalls-app", "system calls per request in the app, without futex, eventfd and sched_yield", 7, "calls"),
     "syscalls-app-without-time-limits": Limit("syscalls-app-without-time-limits", "the same, max_execution_time and max_input_time 0", 4, "calls"),
+    "syscalls-worker": Limit("syscalls-worker", "the same of a worker, time limits as shipped", 1, "calls"),
     "idle": Limit("idle", "CPU time while idle", 0, "ticks"),
     "connections": Limit("connections", "front RSS with 10,000 idle keep-alive connections", 30, "MB"),
     "memory": Limit("memory", "memory per added PHP thread (PSS and page tables)", 1, "MB"),

@@ -13,6 +13,9 @@ def lines(singles):
             found.append(_line("syscalls-front", sides["front"]["judged"], "{:.2f}"))
         if sides.get("app"):
             found.append(_line(name, sides["app"]["judged"], "{:.2f}"))
+    worker = singles.get("syscalls", {}).get("baton-worker", {}).get("as_shipped", {})
+    if worker.get("app"):
+        found.append(_line("syscalls-worker", worker["app"]["judged"], "{:.2f}"))
     if "baton" in singles.get("idle", {}):
         found.append(_line("idle", singles["idle"]["baton"]["cpu_ticks"], "{:d}"))
     if "baton" in singles.get("connections", {}):
