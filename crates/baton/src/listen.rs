@@ -4,7 +4,7 @@ use std::fmt::{self, Display};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-use baton_server::ListenAt;
+use baton_server::{ListenAt, LocalAddress};
 
 use crate::systemd::Passed;
 
@@ -163,6 +163,27 @@ fn take(passed: &mut Vec<Passed>, name: Option<&str>) -> Result<Vec<ListenAt>, S
             .into_iter()
             .map(|socket| ListenAt::Made(socket.socket))
             .collect()),
+    }
+}
+
+/// Why an address cannot be listened on, with the remedy.
+pub fn explain(error: &std::io::Error) -> String {
+    match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            format!("{error}; another server listens there, give another with --listen")
+        }
+        std::io::ErrorKind::PermissionDenied => {
+            format!("{error}; ports below 1024 need root or CAP_NET_BIND_SERVICE")
+        }
+        _ => error.to_string(),
+    }
+}
+
+/// For people.
+pub fn url(address: &LocalAddress) -> String {
+    match address {
+        LocalAddress::Tcp(address) => format!("http://{address}"),
+        LocalAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }
 

@@ -8,7 +8,7 @@
 //! [`admin`] is the interface to see and steer it all, over what the I/O threads count
 //! ([`counters`]), and [`ctl`] the same from the shell;
 //! [`options`] with their [`values`], [`config`], [`listen`] and [`project`] say what to serve and
-//! where; [`systemd`] passes sockets and hears how it goes.
+//! where, [`server_config`] what the I/O threads are told of it; [`systemd`] passes sockets and hears how it goes.
 
 #![forbid(unsafe_code)]
 
@@ -30,6 +30,7 @@ mod project;
 mod reload;
 mod routes;
 mod serve;
+mod server_config;
 mod systemd;
 mod terminal;
 mod values;

@@ -25,7 +25,7 @@ use crate::logs::Reopen;
 use crate::options::ServerOptions;
 use crate::systemd::{Notifier, Passed};
 use crate::watch::{self, Watch};
-use crate::{listen, serve};
+use crate::{listen, server_config};
 
 /// So many reloads may have left applications behind that still finish requests.
 const LEFTOVERS_MAX: usize = 4;
@@ -135,9 +135,9 @@ impl Reloader {
         )
         .map_err(one)?;
         await_first_processes(&starting.apps)?;
-        let config = serve::config_of(&wanted.server, listeners, access_log.is_some());
+        let config = server_config::of(&wanted.server, listeners, access_log.is_some());
         let prepared = self.io_threads.prepare(config);
-        let prepared = prepared.map_err(|error| one(serve::explain_listen(&error)))?;
+        let prepared = prepared.map_err(|error| one(listen::explain(&error)))?;
 
         starting.apps.clear();
         self.budget.set_max(wanted.server.threads_max);
@@ -150,7 +150,7 @@ impl Reloader {
         let changes = self.let_go(served, before);
         for address in &addresses {
             if !served.addresses.contains(address) {
-                tracing::info!("serving on {}", serve::url(address));
+                tracing::info!("serving on {}", listen::url(address));
             }
         }
         for option in &later {

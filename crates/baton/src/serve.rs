@@ -6,8 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use baton_handoff::front::IoFlags;
-use baton_server::http1::Limits;
-use baton_server::{Config, Handle, Listen, LocalAddress, Server};
+use baton_server::{Config, Handle, LocalAddress, Server};
 use rustix::process::{Resource, Rlimit};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
@@ -22,8 +21,8 @@ use crate::gateway::{Gateway, Sites};
 use crate::listen;
 use crate::live::Live;
 use crate::logs::{self, Reopen};
-use crate::options::ServerOptions;
 use crate::reload::{Reload, Reloader, Running, Served};
+use crate::server_config;
 use crate::systemd::{self, Notifier};
 use crate::terminal::Terminal;
 use crate::watch;
@@ -69,7 +68,7 @@ fn serve(given: Given, configuration: Configuration) -> Result<(), String> {
     let flags = Arc::new(
         IoFlags::create().map_err(|error| format!("cannot create shared memory: {error}"))?,
     );
-    let config = config_of(options, listeners, access_log.is_some());
+    let config = server_config::of(options, listeners, access_log.is_some());
     let counters: Arc<[IoCounters]> = std::iter::repeat_with(IoCounters::default)
         .take(options.io_thread_count())
         .collect();
@@ -236,20 +235,7 @@ fn start_server(
             first_request_id(index),
         )
     };
-    Server::start(config, make).map_err(|error| explain_listen(&error))
-}
-
-/// Adds the remedy.
-pub fn explain_listen(error: &std::io::Error) -> String {
-    match error.kind() {
-        std::io::ErrorKind::AddrInUse => {
-            format!("{error}; another server listens there, give another with --listen")
-        }
-        std::io::ErrorKind::PermissionDenied => {
-            format!("{error}; ports below 1024 need root or CAP_NET_BIND_SERVICE")
-        }
-        _ => error.to_string(),
-    }
+    Server::start(config, make).map_err(|error| listen::explain(&error))
 }
 
 /// Waits until each pool has started for the first time, or cannot. One that cannot is tried again and again, and the
@@ -272,33 +258,6 @@ fn await_first_starts(apps: &[Arc<App>]) -> Result<(), String> {
             }
             Ok(())
         }
-    }
-}
-
-pub fn config_of(options: &ServerOptions, listeners: Vec<Listen>, log_requests: bool) -> Config {
-    let defaults = Config::default();
-    Config {
-        listeners,
-        trusted_proxies: options.trusted_proxies.iter().copied().collect(),
-        io_threads: options.io_thread_count(),
-        limits: Limits {
-            target_bytes_max: options.target_bytes_max as usize,
-            head_bytes_max: options.head_bytes_max as usize,
-            headers_max: options.headers_max as usize,
-            body_bytes_max: options.body_bytes_max,
-            ..Limits::default()
-        },
-        connections_max: options.connections_max as usize,
-        requests_per_connection_max: options.requests_per_connection_max,
-        header_ms: options.header_ms,
-        body_ms: options.body_ms,
-        keep_alive_ms: options.keep_alive_ms,
-        write_ms: options.write_ms,
-        temp_dir: options.temp_dir.clone().unwrap_or(defaults.temp_dir),
-        reply_spill_bytes_max: options.reply_spill_bytes_max,
-        shutdown_grace_ms: options.shutdown_grace_ms,
-        log_requests,
-        ..Config::default()
     }
 }
 
@@ -332,14 +291,7 @@ fn announce(sites: &Sites, addresses: &[LocalAddress], started: Instant) {
         .map(|pool| pool.limits.threads_min)
         .sum();
     for address in addresses {
-        let url = url(address);
+        let url = listen::url(address);
         tracing::info!(app, threads, start_ms, "serving on {url}");
-    }
-}
-
-pub fn url(address: &LocalAddress) -> String {
-    match address {
-        LocalAddress::Tcp(address) => format!("http://{address}"),
-        LocalAddress::Unix(path) => format!("unix:{}", path.display()),
     }
 }

@@ -140,6 +140,17 @@ pub fn app_named<'s>(sites: &'s Sites, name: &str) -> Result<&'s App, Reply> {
     })
 }
 
+/// That app, or all.
+///
+/// # Errors
+/// The answer that there is no such app.
+pub fn apps_named<'s>(sites: &'s Sites, name: Option<&str>) -> Result<Vec<&'s App>, Reply> {
+    match name {
+        None => Ok(sites.list.iter().map(|site| &*site.app).collect()),
+        Some(name) => Ok(vec![app_named(sites, name)?]),
+    }
+}
+
 /// Of an app, or of all.
 ///
 /// # Errors
@@ -158,12 +169,9 @@ fn restart(inside: &Inside, name: Option<&str>) -> Reply {
         restarting: Vec<&'a str>,
     }
     let sites = inside.live.sites();
-    let apps: Vec<&App> = match name {
-        None => sites.list.iter().map(|site| &*site.app).collect(),
-        Some(name) => match app_named(&sites, name) {
-            Ok(app) => vec![app],
-            Err(reply) => return reply,
-        },
+    let apps = match apps_named(&sites, name) {
+        Ok(apps) => apps,
+        Err(reply) => return reply,
     };
     let supervisors = apps.iter().flat_map(|app| app.pools());
     for supervisor in supervisors.filter_map(|pool| Pool::supervisor(pool)) {

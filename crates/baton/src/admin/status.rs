@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::desk::app_named;
+use super::desk::apps_named;
 use super::look::{Look, ThreadCounts};
 use super::reply::Reply;
 use super::{Inside, apps};
@@ -93,12 +93,9 @@ pub fn readiness(inside: &Inside, name: Option<&str>) -> Reply {
         return Reply::problem(503, "The server is draining.");
     }
     let sites = inside.live.sites();
-    let apps: Vec<&App> = match name {
-        None => sites.list.iter().map(|site| &*site.app).collect(),
-        Some(name) => match app_named(&sites, name) {
-            Ok(app) => vec![app],
-            Err(reply) => return reply,
-        },
+    let apps = match apps_named(&sites, name) {
+        Ok(apps) => apps,
+        Err(reply) => return reply,
     };
     let names = apps.iter().map(|app| &*app.config.project.name);
     let apps: BTreeMap<&str, bool> = names.zip(apps.iter().map(|app| is_ready(app))).collect();

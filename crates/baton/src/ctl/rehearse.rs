@@ -209,7 +209,8 @@ impl Stage<'_> {
         let now = self.pool()?;
         let ended = now["processes_ended"].as_object().into_iter().flatten();
         for (reason, count) in ended.filter(|(reason, _)| *reason != "done") {
-            let died = number(count) - number(&before["processes_ended"][reason]);
+            // After a reload the pool may be another, which counts from 0.
+            let died = number(count).saturating_sub(number(&before["processes_ended"][reason]));
             if died > 0 {
                 self.broken
                     .push(format!("{died} processes died: {}", readable(reason)));
