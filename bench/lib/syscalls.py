@@ -53,7 +53,7 @@ def summary(by_name):
     total = sum(by_name.values())
     return {"by_name": dict(sorted(by_name.items(), key=lambda item: -item[1])), "total": total, **apart,
             # What a thread does while it waits for the other side.
-            "judged": total - apart["futex"] - apart["eventfd"] - apart["sched_yield"]}
+            "judged": max(0, total - apart["futex"] - apart["eventfd"] - apart["sched_yield"])}
 
 
 class _Counter:
