@@ -1,8 +1,8 @@
 //! Test only: an app whose processes do to the front whatever they can. The front takes it for `baton-php`.
 //!
 //! Like every guest it is a zygote that forks app processes; unlike the others it keeps all descriptors that it gets
-//! and maps the memory once more by itself. A process is born honest or with one misdeed, drawn from `BATON_SEED` and
-//! its number. Honest ones answer with the token that they were asked for. The others never repeat a token: whoever gets
+//! and maps the memory once more by itself. A process is born honest or with one misdeed, by its number and
+//! `BATON_SEED`. Honest ones answer with the token that they were asked for. The others never repeat a token: whoever gets
 //! one that is not its own got it by the front's fault. Once there is a file `peace` in the app's folder, all that are
 //! born are honest.
 //!

@@ -57,15 +57,16 @@ const MISDEEDS: [(&str, Misdeed); 24] = [
     ("stay", stay),
 ];
 
-/// The life of an app process. Comes back if it was an honest one.
-pub fn live(app: App, mut random: Random) {
+/// The life of the app process of this number. Comes back if it was an honest one. Misdeeds are dealt in turn, so that a
+/// slow machine, on which few processes live, sees as many kinds of them as there are hostile processes.
+pub fn live(app: App, number: u64, mut random: Random) {
     let only = std::env::var("BATON_MISDEED").ok();
     let (name, misdeed) = match &only {
         Some(only) => match MISDEEDS.iter().find(|(name, _)| name == only) {
             Some(found) => *found,
             None => exit_now(9),
         },
-        None => random.of(&MISDEEDS),
+        None => MISDEEDS[(number % MISDEEDS.len() as u64) as usize],
     };
     if random.one_in(HONEST_ONE_IN) {
         let requests = 20 + random.next() % 100;

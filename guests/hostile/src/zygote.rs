@@ -110,7 +110,7 @@ fn become_process(message: Message, front: Option<Pid>, mut random: Random, peac
     }
     match peaceful {
         true => app.serve_honestly(u64::MAX),
-        false => misdeeds::live(app, random),
+        false => misdeeds::live(app, number, random),
     }
     exit_now(0)
 }
