@@ -9,7 +9,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lib import compare, load, loads, paths, processes, report_loads, stats, syscalls  # noqa: E402
+from lib import compare, load, loads, overload, paths, processes, report_loads, report_overload, stats, syscalls  # noqa: E402
 
 WRK = ('Running 1s test\nBENCH {"requests":1000,"duration_us":500000,"bytes":200000,"connect":1,"read":2,"write":0,"timeout":3,'
        '"status":4,"p50_us":100,"p75_us":150,"p90_us":1001,"p99_us":2000,"p999_us":3000,"max_us":4000,"mean_us":120}\n')
@@ -116,6 +116,24 @@ class Calls(unittest.TestCase):
         one = syscalls.summary({"read": 1.0, "write": 1.0, "futex": 0.5, syscalls.EVENTFD: 0.25, "epoll_wait": 0.1})
         self.assertAlmostEqual(one["judged"], 2.1)
         self.assertAlmostEqual(one["total"], 2.85)
+
+
+class Overload(unittest.TestCase):
+    def test_percentiles_are_of_what_is_there(self):
+        self.assertEqual(overload._percentile(range(1, 201), 99), 199)
+        self.assertEqual(overload._percentile([7], 99), 7)
+        self.assertEqual(overload._percentile([], 99), 0)
+
+    def test_the_rate_is_that_of_the_middle(self):
+        series = [{"stage": stage, "requests": count} for stage, count in (("warm-up", 9), ("measured", 4), ("measured", 5), ("measured", 6), ("drain", 1))]
+        self.assertEqual(overload._handled_per_second({"series": series}), 5)
+
+    def test_tables(self):
+        one = {"goodput": 0.99, "answered_p99_ms": 1250, "refused_p50_ms": 0.2, "refused_p99_ms": 3, "refused_max_ms": 9, "others": 0}
+        apps = [{"alone": {"p50_ms": 10, "p99_ms": 12}, "beside": {"p50_ms": 10, "p99_ms": 15}}]
+        text = "\n".join(report_overload.markdown({"overload": {"baton": {"capacity": [800], 2: [one], 5: [one, one]}}, "two-apps": {"baton": apps}}))
+        for part in ("800 req/s", "| 5x | 99.0% (99.0% to 99.0%) |", "1.25x of P99 alone"):
+            self.assertIn(part, text)
 
 
 class Processes(unittest.TestCase):

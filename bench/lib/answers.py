@@ -13,6 +13,7 @@ EXPECTED = {
     "/hello.txt": (HELLO, 0),
     "/work.php": (HELLO + b" 0 done\n", 0),
     "/": (HELLO, 0),
+    "/a/hello.php": (HELLO, 0),
     "/big.php": (BIG, 25),
     "/parts.php": (BIG, 25),
     "/worker/hello": (HELLO, 0),

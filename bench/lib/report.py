@@ -3,7 +3,7 @@
 import json
 import os
 
-from lib import paths, report_loads, targets, verdicts
+from lib import paths, report_loads, report_overload, stats, targets, verdicts
 from lib.tables import table
 
 
@@ -173,6 +173,14 @@ def _singles(singles):
     if sizes:
         parts.append("## Memory per added thread\n\nPSS and page tables of the whole tree; every thread has served requests.\n\n"
                      + table(["server", f"{few} threads", f"{most} threads", "per added thread"], sizes))
+    for one in singles.get("threads-1000", {}).values():
+        few, most = targets.THREADS, targets.THREADS_MOST
+        low, high = stats.interval(one["ratios"])
+        parts.append(f"## CPU of the front per hello request, 4 connections\n\nWith {most} threads beside {few}, in turns.\n\n"
+                     + table([f"{few} threads", f"{most} threads", "ratio", "95 % interval", "rounds"],
+                             [[*(f"{stats.median([each[n] for each in one['rounds']]):.1f} us" for n in (few, most)),
+                               f"{stats.median(one['ratios']):.2f}", f"{low:.2f} to {high:.2f}", len(one["ratios"])]]))
+    parts += report_overload.markdown(singles)
     return parts
 
 

@@ -111,6 +111,38 @@ def memory(make, options, progress):
     return result
 
 
+def many_threads(make, options, progress):
+    """Memory of the whole tree with 600 threads, each of which has served requests."""
+    threads = targets.THREADS_IN_1_GIB
+    with make(threads=threads) as server:
+        seen = _touch_every_thread(server, threads)
+        load.run(server.url("/hello.php"), 100, options.seconds)
+        time.sleep(0.5)
+        result = {**processes.memory_kib(server.pids()), "threads": threads, "threads_seen": seen}
+    progress.done(options.seconds + 30)
+    progress.say(f"{threads} threads: {(result['pss'] + result['page_tables']) / 1024:.0f} MiB, {seen} of them seen")
+    return result
+
+
+def thread_cost(make, options, progress):
+    """CPU time of the front per hello request with 8 threads and with 1,000, in turns. Four connections: in both few threads
+    are busy, and those that get a request had to be woken."""
+    numbers = (targets.THREADS, targets.THREADS_MOST)
+    rounds = []
+    with make(threads=numbers[0]) as few, make(threads=numbers[1]) as many:
+        for server in (few, many):
+            load.run(server.url("/hello.php"), 4, WARM_UP_S)
+        for number in range(max(1, options.rounds)):
+            one = {}
+            for threads, server in list(zip(numbers, (few, many)))[:: 1 if number % 2 == 0 else -1]:
+                one[threads] = measure.under_load(server, "/hello.php", 4, options.seconds)["cpu_us_per_request_front"]
+                progress.done(options.seconds)
+            rounds.append(one)
+    ratios = [one[numbers[1]] / one[numbers[0]] for one in rounds if one[numbers[0]]]
+    progress.say(f"front CPU per request with {numbers[1]} threads: {stats.median(ratios) or 0:.2f} of that with {numbers[0]}")
+    return {"rounds": rounds, "ratios": ratios}
+
+
 def _touch_every_thread(server, threads, tries=20):
     """Sends slow requests together until as many processes have answered as there are threads."""
     pids = set()

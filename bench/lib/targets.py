@@ -89,7 +89,7 @@ SWITCHES = [
 FLOOR = Comparison("floors", "/hello.txt", 50, "", "nginx", {}, note="nginx alone, a static file of 13 bytes; for reference")
 # All at once, in turns, and without ratios. lib/peers.py has them.
 PEERS = Comparison("peers", "/hello.php", 50, "", "", {}, note="13 bytes; PHP's are Baton's and php-fpm's, Rust's a constant")
-SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory"]
+SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory", "threads-600", "threads-1000", "overload", "two-apps"]
 NAMES = [comparison.name for comparison in COMPARISONS + SWITCHES] + [FLOOR.name, PEERS.name] + SINGLES
 
 LIMITS = {
@@ -99,7 +99,9 @@ LIMITS = {
     "syscalls-worker": Limit("syscalls-worker", "the same of a worker, time limits as shipped", 1, "calls"),
     "idle": Limit("idle", "CPU time while idle", 0, "ticks"),
     "connections": Limit("connections", "front RSS with 10,000 idle keep-alive connections", 30, "MB"),
+    "threads-600": Limit("threads-600", "600 PHP threads, all of Baton's processes (PSS and page tables)", 1024, "MiB"),
     "memory": Limit("memory", "memory per added PHP thread (PSS and page tables)", 1, "MB"),
 }
 IDLE_CONNECTIONS = 10_000
 THREADS, THREADS_MANY = 8, 40
+THREADS_IN_1_GIB, THREADS_MOST = 600, 1000

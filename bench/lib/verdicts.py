@@ -26,6 +26,10 @@ def lines(singles):
         one = singles["memory"]["baton"]
         unreadable = sum(one[threads]["unreadable"] for threads in (targets.THREADS, targets.THREADS_MANY))
         found.append(_line("memory", one["per_thread_kib"] * 1024 / 1e6, "{:.2f}", one["complete"] and not unreadable))
+    if "baton" in singles.get("threads-600", {}):
+        one = singles["threads-600"]["baton"]
+        usable = one["threads_seen"] >= targets.THREADS_IN_1_GIB and not one["unreadable"]
+        found.append(_line("threads-600", (one["pss"] + one["page_tables"]) / 1024, "{:.0f}", usable))
     return found
 
 

@@ -13,6 +13,8 @@ pub struct Limits {
     pub queue_wait_ms_max: u64,
     /// A thread that was idle for longer goes first once, in milliseconds.
     pub rotate_ms: u64,
+    /// A busy thread may have its next request with it already: see [`Handoff::stands_by`].
+    pub stand_by: bool,
 }
 
 /// Names a thread for as long as it lives; never used again for another.
@@ -27,6 +29,10 @@ pub struct ThreadId {
 pub struct Handoff<T, R> {
     pub id: ThreadId,
     pub thread: T,
+    /// 0 or 1: which of the thread's two seats the request takes. It looks first at the one that it did not use last.
+    pub seat: u32,
+    /// The thread is busy with another. Until it comes to this one, it can be taken back.
+    pub stands_by: bool,
     pub request: R,
     /// Since when it waited; now, if it did not.
     pub queued_since_ms: u64,
@@ -54,17 +60,25 @@ pub(crate) enum State {
 pub(crate) struct Thread<T> {
     pub(crate) thread: T,
     pub(crate) state: State,
+    /// Of the request that it runs, as far as is known.
+    pub(crate) seat: u32,
+    /// The other seat is taken, too.
+    pub(crate) has_standby: bool,
+    /// Of the request that it finished last.
+    finished_seat: u32,
     pub(crate) is_retired: bool,
 }
 
 /// `T` is what the caller needs to reach a thread; `R` is a request.
 pub struct Dispatcher<T, R> {
-    limits: Limits,
+    pub(crate) limits: Limits,
     pub(crate) threads: Vec<(u32, Option<Thread<T>>)>,
     free: Vec<u32>,
     pub(crate) idle: IdleThreads,
-    queue: Fifo<R>,
+    pub(crate) queue: Fifo<R>,
     pub(crate) count: usize,
+    /// Threads that have a standby.
+    pub(crate) standing: usize,
     gauge: Gauge,
     pub(crate) retired: usize,
     /// Retired threads leave as long as more than so many are there.
@@ -80,6 +94,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
             idle: IdleThreads::new(limits.rotate_ms),
             queue: Fifo::new(),
             count: 0,
+            standing: 0,
             gauge: Gauge::default(),
             retired: 0,
             keep: 0,
@@ -98,6 +113,9 @@ impl<T: Clone, R> Dispatcher<T, R> {
         *place = Some(Thread {
             thread,
             state: State::Busy { since_ms: 0 },
+            seat: 0,
+            has_standby: false,
+            finished_seat: 0,
             is_retired: false,
         });
         self.count += 1;
@@ -124,26 +142,45 @@ impl<T: Clone, R> Dispatcher<T, R> {
         Submitted::Queued(self.queue.push_back(request, now_ms))
     }
 
-    /// The thread has finished its request: it gets the next one, goes idle, or leaves.
-    pub fn release(&mut self, id: ThreadId, near: usize, now_ms: u64) -> Released<T, R> {
+    /// The thread has finished the request of that seat: it gets the next one, goes idle, or leaves.
+    pub fn release(&mut self, id: ThreadId, seat: u32, near: usize, now_ms: u64) -> Released<T, R> {
+        if let Some(thread) = self.get_mut(id) {
+            thread.finished_seat = seat;
+        }
+        self.vacate(id, seat, near, now_ms)
+    }
+
+    /// As [`Dispatcher::release`], for a seat whose request was taken back: the thread never had it.
+    pub fn vacate(&mut self, id: ThreadId, seat: u32, near: usize, now_ms: u64) -> Released<T, R> {
         self.count_until(now_ms);
-        let Some(thread) = self.get(id) else {
+        let Some(thread) = self.get_mut(id) else {
             return Released::Nothing;
         };
-        if thread.state == State::Idle {
+        let State::Busy { since_ms } = thread.state else {
             return Released::Nothing;
+        };
+        let took_ms = now_ms.saturating_sub(since_ms);
+        if thread.has_standby {
+            thread.has_standby = false;
+            thread.seat = 1 - seat;
+            thread.state = State::Busy { since_ms: now_ms };
+            self.standing -= 1;
+            return Released::GoesOn(self.stand_by(id, took_ms));
         }
         if thread.is_retired && self.surplus() > 0 {
             return self.take_out(id).map_or(Released::Nothing, Released::Left);
         }
         if let Some((request, since_ms)) = self.queue.pop_front() {
-            return Released::Next(self.hand(id, request, since_ms, now_ms));
+            let next = self.hand(id, request, since_ms, now_ms);
+            return Released::Next(next, self.stand_by(id, took_ms));
         }
         if let Some(thread) = self.get_mut(id) {
             thread.state = State::Idle;
             self.idle.put(id, near, now_ms);
         }
-        Released::Nothing
+        Released::Idle {
+            others_have_standby: self.standing > 0,
+        }
     }
 
     /// A request that was handed over in vain goes before all that wait, or to an idle thread.
@@ -193,7 +230,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.gauge.glance(Glance {
             threads: self.count,
             idle: self.idle.len(),
-            waiting: self.queue.len(),
+            waiting: self.waiting_count(),
             oldest_wait_ms: now_ms.saturating_sub(oldest_since_ms),
             ..Glance::default()
         })
@@ -212,13 +249,14 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.idle.len()
     }
 
+    /// In the queue, or standing by.
     pub fn waiting_count(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.standing
     }
 
     fn count_until(&mut self, now_ms: u64) {
         let busy = self.count - self.idle.len();
-        self.gauge.advance(busy, self.queue.len(), now_ms);
+        self.gauge.advance(busy, self.waiting_count(), now_ms);
     }
 
     fn take_idle(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {
@@ -239,9 +277,12 @@ impl<T: Clone, R> Dispatcher<T, R> {
             .get_mut(id)
             .expect("a thread that is handed a request exists");
         thread.state = State::Busy { since_ms: now_ms };
+        thread.seat = 1 - thread.finished_seat;
         Handoff {
             id,
             thread: thread.thread.clone(),
+            seat: thread.seat,
+            stands_by: false,
             request,
             queued_since_ms,
         }
@@ -260,6 +301,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.free.push(id.index);
         self.count -= 1;
         self.retired -= usize::from(thread.is_retired);
+        self.standing -= usize::from(thread.has_standby);
         Some(thread.thread)
     }
 
@@ -276,11 +318,16 @@ impl<T: Clone, R> Dispatcher<T, R> {
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Released<T, R> {
-    Next(Handoff<T, R>),
-    /// It is idle, or was not known.
-    Nothing,
+    /// It gets this request, and perhaps one that stands by.
+    Next(Handoff<T, R>, Option<Handoff<T, R>>),
+    /// It has come to the one that stood by, and perhaps gets another in its place.
+    GoesOn(Option<Handoff<T, R>>),
+    /// A request that stands by behind a busy thread is to be taken back for it.
+    Idle { others_have_standby: bool },
     /// It was retired, is removed, and has no work any more.
     Left(T),
+    /// It was idle, or is not known.
+    Nothing,
 }
 
 #[cfg(test)]
@@ -291,6 +338,11 @@ mod tests {
         queue_len_max: 4,
         queue_wait_ms_max: 100,
         rotate_ms: 1000,
+        stand_by: false,
+    };
+
+    const IDLE: Released<&str, u32> = Released::Idle {
+        others_have_standby: false,
     };
 
     type Small = Dispatcher<&'static str, u32>;
@@ -299,7 +351,7 @@ mod tests {
         let mut dispatcher = Small::new(LIMITS);
         let ids: Vec<_> = names.iter().map(|name| dispatcher.add(name)).collect();
         for id in &ids {
-            assert_eq!(dispatcher.release(*id, 0, 0), Released::Nothing);
+            assert_eq!(dispatcher.release(*id, 0, 0, 0), IDLE);
         }
         (dispatcher, ids)
     }
@@ -315,7 +367,7 @@ mod tests {
     fn the_last_to_go_idle_works_first() {
         let (mut dispatcher, ids) = with_threads(&["a", "b"]);
         assert_eq!(handed(dispatcher.submit(1, 0, 1)), "b");
-        dispatcher.release(ids[1], 0, 2);
+        dispatcher.release(ids[1], 0, 0, 2);
         assert_eq!(handed(dispatcher.submit(2, 0, 3)), "b");
     }
 
@@ -324,8 +376,8 @@ mod tests {
         let (mut dispatcher, ids) = with_threads(&["a", "b"]);
         dispatcher.submit(1, 0, 1);
         dispatcher.submit(2, 0, 1);
-        dispatcher.release(ids[0], 1, 2);
-        dispatcher.release(ids[1], 0, 3);
+        dispatcher.release(ids[0], 0, 1, 2);
+        dispatcher.release(ids[1], 0, 0, 3);
         assert_eq!(handed(dispatcher.submit(3, 1, 4)), "a");
     }
 
@@ -367,7 +419,7 @@ mod tests {
             dispatcher.resubmit(first.request, first.queued_since_ms, 0, 2),
             Submitted::Queued(_)
         ));
-        let Released::Next(next) = dispatcher.release(ids[0], 0, 3) else {
+        let Released::Next(next, None) = dispatcher.release(ids[0], 0, 0, 3) else {
             panic!("next")
         };
         assert_eq!((next.request, next.queued_since_ms), (1, 0));
@@ -379,7 +431,7 @@ mod tests {
         dispatcher.glance(0);
         dispatcher.submit(1, 0, 10);
         dispatcher.submit(2, 0, 20);
-        dispatcher.release(ids[2], 0, 30);
+        dispatcher.release(ids[2], 0, 0, 30);
         let glance = dispatcher.glance(40);
         assert_eq!((glance.idle, glance.idle_least), (2, 1));
         assert_eq!((glance.busy_ms, glance.waited_ms), (10 + 2 * 10 + 10, 0));
@@ -387,7 +439,7 @@ mod tests {
         for request in 3..7 {
             dispatcher.submit(request, 0, 50);
         }
-        dispatcher.release(ids[1], 0, 70);
+        dispatcher.release(ids[1], 0, 0, 70);
         let glance = dispatcher.glance(80);
         assert_eq!((glance.idle, glance.idle_least), (0, 0));
         assert_eq!((glance.waiting, glance.oldest_wait_ms), (1, 30));

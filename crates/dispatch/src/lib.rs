@@ -21,6 +21,7 @@ mod listing;
 mod retire;
 #[cfg(test)]
 mod schedules;
+mod standby;
 
 pub use backoff::Backoff;
 pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, Submitted, ThreadId};

@@ -51,10 +51,11 @@ mod tests {
             queue_len_max: 4,
             queue_wait_ms_max: 100,
             rotate_ms: 1000,
+            stand_by: false,
         });
         let ids = ["a", "b", "c"].map(|name| dispatcher.add(name));
-        dispatcher.release(ids[0], 0, 5);
-        dispatcher.release(ids[1], 0, 6);
+        dispatcher.release(ids[0], 0, 0, 5);
+        dispatcher.release(ids[1], 0, 0, 6);
         dispatcher.submit(1, 0, 7);
         let mut listed = Vec::new();
         dispatcher.list(&mut listed);

@@ -67,13 +67,18 @@ mod tests {
         queue_len_max: 4,
         queue_wait_ms_max: 100,
         rotate_ms: 1000,
+        stand_by: false,
+    };
+
+    const IDLE: Released<&str, u32> = Released::Idle {
+        others_have_standby: false,
     };
 
     type Small = Dispatcher<&'static str, u32>;
 
     fn add(dispatcher: &mut Small, name: &'static str) -> ThreadId {
         let id = dispatcher.add(name);
-        dispatcher.release(id, 0, 0);
+        dispatcher.release(id, 0, 0, 0);
         id
     }
 
@@ -111,10 +116,10 @@ mod tests {
         assert_eq!((dispatcher.leave(), dispatcher.surplus()), (None, 1));
         let at_work: Vec<_> = dispatcher.retired_at_work().collect();
         assert_eq!(at_work, [(&"slow", 8), (&"quick", 7)]);
-        assert_eq!(dispatcher.release(ids[1], 0, 9), Released::Left("quick"));
-        assert_eq!(dispatcher.release(ids[1], 0, 9), Released::Nothing);
+        assert_eq!(dispatcher.release(ids[1], 0, 0, 9), Released::Left("quick"));
+        assert_eq!(dispatcher.release(ids[1], 0, 0, 9), Released::Nothing);
         // There are two again: it works on.
-        assert_eq!(dispatcher.release(ids[0], 0, 9), Released::Nothing);
+        assert_eq!(dispatcher.release(ids[0], 0, 0, 9), IDLE);
         assert_eq!(dispatcher.idle_count(), 2);
     }
 
@@ -124,10 +129,10 @@ mod tests {
         dispatcher.submit(1, 0, 0);
         dispatcher.retire(ids.clone(), 0);
         dispatcher.submit(2, 0, 0);
-        assert_eq!(dispatcher.release(ids[0], 0, 1), Released::Left("a"));
+        assert_eq!(dispatcher.release(ids[0], 0, 0, 1), Released::Left("a"));
         assert_eq!(dispatcher.waiting_count(), 1);
         let new = dispatcher.add("b");
-        let Released::Next(next) = dispatcher.release(new, 0, 2) else {
+        let Released::Next(next, None) = dispatcher.release(new, 0, 0, 2) else {
             panic!("what waits goes to the new one")
         };
         assert_eq!((next.thread, next.request), ("b", 2));
@@ -140,7 +145,7 @@ mod tests {
         assert_eq!(dispatcher.dismiss(ids[1]), None, "it is busy");
         assert_eq!(dispatcher.dismiss(ids[0]), Some("a"));
         assert_eq!(dispatcher.dismiss(ids[0]), None);
-        assert_eq!(dispatcher.release(ids[1], 0, 1), Released::Nothing);
+        assert_eq!(dispatcher.release(ids[1], 0, 0, 1), IDLE);
         assert_eq!(dispatcher.thread_count(), 1);
     }
 

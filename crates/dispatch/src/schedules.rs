@@ -10,12 +10,16 @@ const LIMITS: Limits = Limits {
     queue_len_max: 4,
     queue_wait_ms_max: 100,
     rotate_ms: 1000,
+    stand_by: true,
 };
 
 #[derive(Clone, Debug)]
 enum Event {
     Submit,
     Finish(usize),
+    /// A thread comes to the request that stands by before the other one.
+    FinishStandby(usize),
+    Withdraw(usize),
     /// An offer is taken back: the request goes on, its thread is looked at later.
     TakeBack(usize),
     Recover(usize),
@@ -33,6 +37,8 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         6 => Just(Event::Submit),
         5 => (0..8usize).prop_map(Event::Finish),
+        1 => (0..8usize).prop_map(Event::FinishStandby),
+        1 => (0..8usize).prop_map(Event::Withdraw),
         1 => (0..8usize).prop_map(Event::TakeBack),
         1 => (0..8usize).prop_map(Event::Recover),
         2 => Just(Event::Add),
@@ -53,15 +59,23 @@ struct Schedule {
     threads: BTreeMap<u32, ThreadId>,
     retired: Vec<u32>,
     keep: usize,
-    /// Threads with their request.
-    running: Vec<(u32, u32)>,
-    /// Threads whose request was taken back.
-    stalled: Vec<u32>,
+    running: Vec<Held>,
+    standing: Vec<Held>,
+    /// Threads whose request was taken back, with its seat.
+    stalled: Vec<(u32, u32)>,
     taken_back: BTreeSet<u32>,
     /// Requests as they are to leave the queue.
     waiting: VecDeque<u32>,
     tickets: Vec<(Ticket, u32)>,
     ended: usize,
+}
+
+/// A thread's request.
+#[derive(Clone, Copy)]
+struct Held {
+    thread: u32,
+    seat: u32,
+    request: u32,
 }
 
 type Checked = Result<(), TestCaseError>;
@@ -77,6 +91,7 @@ impl Schedule {
             retired: Vec::new(),
             keep: 0,
             running: Vec::new(),
+            standing: Vec::new(),
             stalled: Vec::new(),
             taken_back: BTreeSet::new(),
             waiting: VecDeque::new(),
@@ -101,33 +116,33 @@ impl Schedule {
                 }
             }
             Event::Finish(at) if at < self.running.len() => {
-                let (thread, _) = self.running.remove(at);
+                let held = self.running.remove(at);
                 self.ended += 1;
-                self.release(thread)?;
+                self.release(held.thread, held.seat)?;
             }
+            Event::FinishStandby(at) if at < self.standing.len() => {
+                let held = self.standing.remove(at);
+                self.ended += 1;
+                self.release(held.thread, held.seat)?;
+            }
+            Event::Withdraw(at) if at < self.standing.len() => self.withdraw(at)?,
             Event::TakeBack(at) if at < self.running.len() => {
-                let (thread, request) = self.running.remove(at);
-                self.stalled.push(thread);
-                self.taken_back.insert(request);
-                match self.dispatcher.resubmit(request, now_ms, 0, now_ms) {
-                    Submitted::Handoff(handoff) => self.handed(handoff)?,
-                    Submitted::Queued(ticket) => {
-                        self.waiting.push_front(request);
-                        self.tickets.push((ticket, request));
-                    }
-                    Submitted::Refused(..) => prop_assert!(false, "taken back and refused"),
-                }
+                let held = self.running.remove(at);
+                self.stalled.push((held.thread, held.seat));
+                self.resubmit(held.request)?;
             }
             Event::Recover(at) if at < self.stalled.len() => {
-                let thread = self.stalled.remove(at);
-                self.release(thread)?;
+                let (thread, seat) = self.stalled.remove(at);
+                let id = self.threads[&thread];
+                let released = self.dispatcher.vacate(id, seat, 0, now_ms);
+                self.released(thread, seat, released)?;
             }
             Event::Add => {
                 let number = self.next_thread;
                 self.next_thread += 1;
                 let id = self.dispatcher.add(number);
                 self.threads.insert(number, id);
-                self.release(number)?;
+                self.release(number, 0)?;
                 self.leave()?;
             }
             Event::Kill(at) => self.kill(at)?,
@@ -160,11 +175,39 @@ impl Schedule {
         Ok(())
     }
 
-    /// A request goes to a thread that is there and has none.
+    fn resubmit(&mut self, request: u32) -> Checked {
+        self.taken_back.insert(request);
+        match self
+            .dispatcher
+            .resubmit(request, self.now_ms, 0, self.now_ms)
+        {
+            Submitted::Handoff(handoff) => self.handed(handoff)?,
+            Submitted::Queued(ticket) => {
+                self.waiting.push_front(request);
+                self.tickets.push((ticket, request));
+            }
+            Submitted::Refused(..) => prop_assert!(false, "taken back and refused"),
+        }
+        Ok(())
+    }
+
+    /// The front takes a request back that stands by.
+    fn withdraw(&mut self, at: usize) -> Checked {
+        let held = self.standing.remove(at);
+        let id = self.threads[&held.thread];
+        prop_assert!(self.dispatcher.has_two(id));
+        let released = self.dispatcher.withdraw(id, held.seat, 0, self.now_ms);
+        prop_assert_eq!(released, Released::Nothing);
+        self.resubmit(held.request)
+    }
+
+    /// A request goes to a thread that is there and has none, or to stand by at one that has.
     fn handed(&mut self, handoff: Handoff<u32, u32>) -> Checked {
         let Handoff {
             id,
             thread,
+            seat,
+            stands_by,
             request,
             ..
         } = handoff;
@@ -173,21 +216,61 @@ impl Schedule {
             Some(&id),
             "a thread that has left"
         );
-        prop_assert!(self.running.iter().all(|(busy, _)| *busy != thread));
-        prop_assert!(!self.stalled.contains(&thread));
-        self.running.push((thread, request));
+        let held = Held {
+            thread,
+            seat,
+            request,
+        };
+        let others = self.running.iter().map(|held| (held.thread, held.seat));
+        let mut others = others.chain(self.stalled.iter().copied());
+        prop_assert!(self.standing.iter().all(|held| held.thread != thread));
+        match stands_by {
+            true => prop_assert!(others.any(|other| other == (thread, 1 - seat))),
+            false => prop_assert!(others.all(|(other, _)| other != thread)),
+        }
+        match stands_by {
+            true => self.standing.push(held),
+            false => self.running.push(held),
+        }
         Ok(())
     }
 
-    fn release(&mut self, thread: u32) -> Checked {
-        match self
-            .dispatcher
-            .release(self.threads[&thread], 0, self.now_ms)
-        {
-            Released::Next(handoff) => {
-                prop_assert_eq!(self.waiting.pop_front(), Some(handoff.request));
-                prop_assert_eq!(handoff.thread, thread);
-                self.handed(handoff)
+    fn handed_next(&mut self, handoff: Handoff<u32, u32>, to: u32) -> Checked {
+        prop_assert_eq!(self.waiting.pop_front(), Some(handoff.request));
+        prop_assert_eq!(handoff.thread, to);
+        self.handed(handoff)
+    }
+
+    fn release(&mut self, thread: u32, seat: u32) -> Checked {
+        let id = self.threads[&thread];
+        let released = self.dispatcher.release(id, seat, 0, self.now_ms);
+        self.released(thread, seat, released)
+    }
+
+    fn released(&mut self, thread: u32, seat: u32, released: Released<u32, u32>) -> Checked {
+        match released {
+            Released::Next(next, standby) => {
+                self.handed_next(next, thread)?;
+                standby.map_or(Ok(()), |standby| self.handed_next(standby, thread))
+            }
+            Released::GoesOn(standby) => {
+                // To the one that stood by, if that was not the one that has finished.
+                let is_its = |held: &Held| held.thread == thread;
+                if let Some(at) = self.standing.iter().position(is_its) {
+                    let held = self.standing.remove(at);
+                    prop_assert_eq!(held.seat, 1 - seat);
+                    self.running.push(held);
+                }
+                standby.map_or(Ok(()), |standby| self.handed_next(standby, thread))
+            }
+            Released::Idle {
+                others_have_standby,
+            } => {
+                prop_assert_eq!(others_have_standby, !self.standing.is_empty());
+                match others_have_standby {
+                    true => self.withdraw(0),
+                    false => Ok(()),
+                }
             }
             Released::Left(left) => {
                 prop_assert_eq!(left, thread);
@@ -199,7 +282,7 @@ impl Schedule {
 
     fn leave(&mut self) -> Checked {
         while let Some(thread) = self.dispatcher.leave() {
-            prop_assert!(self.running.iter().all(|(busy, _)| *busy != thread));
+            prop_assert!(self.running.iter().all(|held| held.thread != thread));
             self.left(thread)?;
         }
         Ok(())
@@ -218,8 +301,8 @@ impl Schedule {
         let Some((thread, id)) = self.threads.iter().nth(at).map(|(n, id)| (*n, *id)) else {
             return Ok(());
         };
-        let is_busy = self.running.iter().any(|(busy, _)| *busy == thread);
-        let is_idle = !is_busy && !self.stalled.contains(&thread);
+        let is_busy = self.running.iter().any(|held| held.thread == thread);
+        let is_idle = !is_busy && self.stalled.iter().all(|(stalled, _)| *stalled != thread);
         let left = self.dispatcher.dismiss(id);
         prop_assert_eq!(left, is_idle.then_some(thread));
         if is_idle {
@@ -235,10 +318,12 @@ impl Schedule {
         self.threads.remove(&thread);
         prop_assert!(self.dispatcher.remove(id));
         prop_assert!(!self.dispatcher.remove(id));
-        self.stalled.retain(|stalled| *stalled != thread);
-        let before = self.running.len();
-        self.running.retain(|(running, _)| *running != thread);
-        self.ended += before - self.running.len();
+        self.stalled.retain(|(stalled, _)| *stalled != thread);
+        for held in [&mut self.running, &mut self.standing] {
+            let before = held.len();
+            held.retain(|held| held.thread != thread);
+            self.ended += before - held.len();
+        }
         Ok(())
     }
 
@@ -251,7 +336,7 @@ impl Schedule {
             waiting == 0 || idle == 0,
             "one waits while a thread is idle"
         );
-        prop_assert_eq!(waiting, self.waiting.len());
+        prop_assert_eq!(waiting, self.waiting.len() + self.standing.len());
         // What was taken back comes on top of a full queue.
         let is_first = |request: &&u32| !self.taken_back.contains(request);
         let submitted = self.waiting.iter().filter(is_first).count();

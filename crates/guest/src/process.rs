@@ -1,5 +1,6 @@
 //! An app process: its segment, its threads, and the descriptors that the front sends it.
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
@@ -55,6 +56,7 @@ impl Process {
         Some(Thread {
             process: self,
             index,
+            last_slot: Cell::new(0),
         })
     }
 
@@ -114,6 +116,8 @@ impl Process {
 pub struct Thread<'p> {
     process: &'p Process,
     index: u32,
+    /// From which it took its last request.
+    last_slot: Cell<u32>,
 }
 
 /// What an event loop gets when it asks for work.
@@ -145,7 +149,8 @@ impl<'p> Thread<'p> {
         }
         self.process.say_ready();
         let segment = &self.process.segment;
-        while let Some(taken) = segment.take(self.index) {
+        while let Some(taken) = segment.take(self.index, self.last_slot.get()) {
+            self.last_slot.set(taken.slot);
             if let Some(request) = Request::new(self.process, self.index, taken) {
                 return Accepted::Request(request);
             }
@@ -191,7 +196,7 @@ impl<'p> Thread<'p> {
 /// Descriptors of spooled bodies, which arrive on one socket for all threads of the process.
 struct Bodies {
     control: OwnedFd,
-    /// Those that another thread's request has to pick up.
+    /// Those that another request has to pick up: at most one for each slot.
     early: Mutex<Vec<(Taken, OwnedFd)>>,
 }
 
@@ -225,6 +230,8 @@ impl Bodies {
             if is_wanted(&taken) {
                 return Ok(file);
             }
+            // An older one for that slot belongs to a request that never asked for it.
+            early.retain(|(other, _)| other.slot != taken.slot);
             if taken.slot != wanted.slot {
                 early.push((taken, file));
             }

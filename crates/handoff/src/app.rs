@@ -74,13 +74,18 @@ impl Segment {
             .any(|slot| slot::is_offered(&self.up_slot(slot).state))
     }
 
-    /// Takes an offered request of the thread, if there is one.
+    /// Takes an offered request of the thread, if there is one. It looks first at the slots behind `last`, which it
+    /// took from before: so none of them waits for ever, and of two the older goes first.
     #[inline]
-    pub fn take(&self, thread: u32) -> Option<Taken> {
-        self.slots_of(thread).find_map(|slot| {
-            let generation = slot::take(&self.up_slot(slot).state)?;
-            Some(Taken { slot, generation })
-        })
+    pub fn take(&self, thread: u32, last: u32) -> Option<Taken> {
+        let slots = self.slots_of(thread);
+        let after = (last + 1).clamp(slots.start, slots.end);
+        (after..slots.end)
+            .chain(slots.start..after)
+            .find_map(|slot| {
+                let generation = slot::take(&self.up_slot(slot).state)?;
+                Some(Taken { slot, generation })
+            })
     }
 
     /// Sleeps until `ready`, which is asked again after each wake. First it lets others run: under

@@ -19,7 +19,7 @@ use rustix::process::Signal;
 use crate::process::App;
 use crate::random::Random;
 use crate::raw::{
-    COMPLETE, FINISHED, OFFERED, OPEN, REPLY, RING, Raw, STATE, TAKEN, UP_BYTES, WAKE, reply_word,
+    self, COMPLETE, FINISHED, OFFERED, OPEN, Raw, SLOTS, TAKEN, UP_BYTES, WAKE, reply_word,
 };
 use crate::zygote::{exit_now, fork, send_raw};
 
@@ -114,9 +114,9 @@ fn serve(app: &App, random: &mut Random) {
     }
 }
 
-fn say(app: &App, generation: u32, end: u64, written: u64) {
+fn say(app: &App, slot: u32, generation: u32, end: u64, written: u64) {
     app.up
-        .u64(REPLY)
+        .u64(raw::reply(slot))
         .store(reply_word(generation, end, written), Ordering::Release);
     knock_once(app, 1);
 }
@@ -149,7 +149,8 @@ fn scribble(app: &'static App, mut random: Random) {
 fn scribble_words(app: &'static App, mut random: Random) {
     app.up.fill_ring(&reply_of(3000, false));
     loop {
-        let generation = app.up.u32(STATE).load(Ordering::Relaxed) >> 2;
+        let slot = random.below(SLOTS as usize) as u32;
+        let generation = app.up.u32(raw::state(slot)).load(Ordering::Relaxed) >> 2;
         let of_generation = random.of(&[
             generation,
             generation,
@@ -159,13 +160,13 @@ fn scribble_words(app: &'static App, mut random: Random) {
         match random.below(3) {
             0 => {
                 let state = of_generation << 2 | random.below(4) as u32;
-                app.up.u32(STATE).store(state, Ordering::Release);
+                app.up.u32(raw::state(slot)).store(state, Ordering::Release);
             }
             1 => {
                 let ring = RING_BYTES as u64;
                 let written = random.of(&[0, 1, 3, 8, 40, 2000, ring, ring + 1, 5 * ring, 1 << 43]);
                 let end = random.of(&[OPEN, OPEN, FINISHED, 2, COMPLETE, 9]);
-                say(app, of_generation, end, written);
+                say(app, slot, of_generation, end, written);
             }
             _ => {
                 let wake = random.of(&[0, 1, 2, 77]);
@@ -192,13 +193,13 @@ fn odd_heads(app: &'static App, mut random: Random) {
             _ => bytes.len() as u64,
         };
         if random.one_in(2) {
-            say(app, taken.generation.bits(), OPEN, written / 2);
+            say(app, taken.slot, taken.generation.bits(), OPEN, written / 2);
             sleep(Duration::from_micros(random.below(2000) as u64));
         }
         let end = random.of(&[FINISHED, FINISHED, 2, COMPLETE]);
-        say(app, taken.generation.bits(), end, written);
+        say(app, taken.slot, taken.generation.bits(), end, written);
         if end == COMPLETE {
-            say(app, taken.generation.bits(), FINISHED, written);
+            say(app, taken.slot, taken.generation.bits(), FINISHED, written);
         }
     }
 }
@@ -261,13 +262,14 @@ fn answer_before_taking(app: &'static App, mut random: Random) {
     let bytes = reply_of(random.below(5000), false);
     app.up.fill_ring(&bytes);
     while !app.is_stopped() {
-        let state = app.up.u32(STATE).load(Ordering::Acquire);
+        let slot = random.below(SLOTS as usize) as u32;
+        let state = app.up.u32(raw::state(slot)).load(Ordering::Acquire);
         if state & 3 == OFFERED {
-            say(app, state >> 2, FINISHED, bytes.len() as u64);
+            say(app, slot, state >> 2, FINISHED, bytes.len() as u64);
         }
         // Guesses at what comes next, too.
         if random.one_in(4) {
-            say(app, (state >> 2) + 1, FINISHED, bytes.len() as u64);
+            say(app, slot, (state >> 2) + 1, FINISHED, bytes.len() as u64);
         }
         sleep(Duration::from_micros(200));
     }
@@ -286,19 +288,20 @@ fn replay(app: &'static App, mut random: Random) {
             ]);
             say(
                 app,
+                taken.slot,
                 other,
                 random.below(5) as u64,
                 random.below(70_000) as u64,
             );
             app.up
-                .u32(STATE)
+                .u32(raw::state(taken.slot))
                 .store(other << 2 | random.below(4) as u32, Ordering::Release);
         }
         answer(app, taken, random.below(3000));
         if random.one_in(2) {
-            say(app, generation, OPEN, 12);
+            say(app, taken.slot, generation, OPEN, 12);
             app.up
-                .u32(STATE)
+                .u32(raw::state(taken.slot))
                 .store(generation << 2 | OFFERED, Ordering::Release);
         }
     }
@@ -319,16 +322,28 @@ fn unsay(app: &'static App, mut random: Random) {
         let bytes = reply_of(200_000, random.one_in(2));
         app.up.fill_ring(&bytes);
         let all = bytes.len() as u64;
-        say(app, generation, random.of(&[OPEN, FINISHED, COMPLETE]), all);
+        say(
+            app,
+            taken.slot,
+            generation,
+            random.of(&[OPEN, FINISHED, COMPLETE]),
+            all,
+        );
         for _ in 0..random.below(12) {
             sleep(Duration::from_micros(random.below(1500) as u64));
             let other = random.of(&[generation, generation, generation.wrapping_sub(1)]);
             let state = random.of(&[OFFERED, TAKEN, 0]);
             app.up
-                .u32(STATE)
+                .u32(raw::state(taken.slot))
                 .store(generation << 2 | state, Ordering::Release);
             let written = random.of(&[all, all / 2, 100_000, 60, 0]);
-            say(app, other, random.of(&[OPEN, FINISHED, COMPLETE]), written);
+            say(
+                app,
+                taken.slot,
+                other,
+                random.of(&[OPEN, FINISHED, COMPLETE]),
+                written,
+            );
         }
     }
 }
@@ -556,7 +571,7 @@ fn stop_itself(app: &'static App, mut random: Random) {
 /// Works well, and does not hear that it is to end.
 fn stay(app: &'static App, mut random: Random) {
     while !app.is_stopped() {
-        let Some(taken) = app.segment.take(0) else {
+        let Some(taken) = app.segment.take(0, 0) else {
             sleep(Duration::from_micros(200));
             continue;
         };
@@ -586,7 +601,7 @@ fn children(app: &'static App, mut random: Random) {
             while start.elapsed() < Duration::from_secs(2) {
                 let end = random.below(4) as u64;
                 let written = random.of(&[bytes.len(), bytes.len() / 2, 0]) as u64;
-                say(app, taken.generation.bits(), end, written);
+                say(app, taken.slot, taken.generation.bits(), end, written);
                 app.up.scribble(&mut random);
                 sleep(Duration::from_micros(random.below(500) as u64));
             }
@@ -624,14 +639,14 @@ fn endless_body(app: &'static App, mut random: Random) {
         app.up.fill_ring(&bytes[..RING_BYTES]);
         let mut written = RING_BYTES as u64 / 2;
         while !app.segment.is_client_gone(taken) {
-            say(app, taken.generation.bits(), OPEN, written);
+            say(app, taken.slot, taken.generation.bits(), OPEN, written);
             written += random.below(RING_BYTES / 4) as u64;
             app.up
-                .u64(RING + random.below(1000) * 8)
+                .u64(raw::ring(taken.slot) + random.below(1000) * 8)
                 .store(random.next(), Ordering::Relaxed);
             sleep(Duration::from_micros(random.below(2000) as u64));
         }
-        say(app, taken.generation.bits(), FINISHED, written);
+        say(app, taken.slot, taken.generation.bits(), FINISHED, written);
     }
 }
 

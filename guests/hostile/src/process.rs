@@ -26,6 +26,8 @@ pub struct App {
     pub flags_file: OwnedFd,
     pub knockers: Vec<OwnedFd>,
     control: Mutex<Option<OwnedFd>>,
+    /// Spooled bodies of the request that stands by, which came before this one's, with slot and generation.
+    early: Mutex<Vec<(u64, u64, OwnedFd)>>,
     front: Option<Pid>,
 }
 
@@ -51,6 +53,7 @@ impl App {
             flags_file,
             knockers,
             control: Mutex::new(Some(control)),
+            early: Mutex::default(),
             front,
         })
     }
@@ -95,7 +98,7 @@ impl App {
     /// Sleeps until there is a request. `None`: the front has said stop.
     pub fn accept(&self) -> Option<Taken> {
         loop {
-            if let Some(taken) = self.segment.take(THREAD) {
+            if let Some(taken) = self.segment.take(THREAD, 0) {
                 return Some(taken);
             }
             if self.segment.is_stopped(THREAD) {
@@ -187,19 +190,30 @@ impl App {
 
     /// The body that came as a file.
     fn spooled(&self, taken: Taken, len: u64) -> io::Result<Vec<u8>> {
-        self.with_control(|control| {
-            loop {
-                let message =
-                    control::receive(control, false)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-                if message.b == u64::from(taken.generation.bits()) {
+        let (slot, generation) = (u64::from(taken.slot), u64::from(taken.generation.bits()));
+        let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = early
+            .iter()
+            .position(|(a, b, _)| (*a, *b) == (slot, generation));
+        let file = match at {
+            Some(at) => early.swap_remove(at).2,
+            None => self.with_control(|control| {
+                loop {
+                    let message =
+                        control::receive(control, false)?.ok_or(io::ErrorKind::UnexpectedEof)?;
                     let file = message.descriptors.into_iter().next();
-                    let file = std::fs::File::from(file.ok_or(io::ErrorKind::InvalidData)?);
-                    let mut bytes = vec![0; len as usize];
-                    std::os::unix::fs::FileExt::read_exact_at(&file, &mut bytes, 0)?;
-                    return Ok(bytes);
+                    let file = file.ok_or(io::ErrorKind::InvalidData)?;
+                    if (message.a, message.b) == (slot, generation) {
+                        return Ok(file);
+                    }
+                    early.retain(|(other, ..)| *other != message.a);
+                    early.push((message.a, message.b, file));
                 }
-            }
-        })
+            })?,
+        };
+        let mut bytes = vec![0; len as usize];
+        std::os::unix::fs::FileExt::read_exact_at(&std::fs::File::from(file), &mut bytes, 0)?;
+        Ok(bytes)
     }
 }
 

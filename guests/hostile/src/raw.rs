@@ -8,13 +8,24 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::random::Random;
 
-/// Where things lie in `up` for one thread with one slot, as `baton_handoff::layout` has it. Should they move, the
+/// Where things lie in `up` for one thread with two slots, as `baton_handoff::layout` has it. Should they move, the
 /// blows fall elsewhere, and only the journey's count of processes killed for nonsense would tell.
 pub const WAKE: usize = 0;
-pub const STATE: usize = 64;
-pub const REPLY: usize = 72;
-pub const RING: usize = 4096;
-pub const UP_BYTES: usize = RING + baton_handoff::layout::RING_BYTES;
+pub const SLOTS: u32 = 2;
+pub const RINGS: usize = 4096;
+pub const UP_BYTES: usize = ring(SLOTS);
+
+pub const fn state(slot: u32) -> usize {
+    64 + slot as usize * 64
+}
+
+pub const fn reply(slot: u32) -> usize {
+    state(slot) + 8
+}
+
+pub const fn ring(slot: u32) -> usize {
+    RINGS + slot as usize * baton_handoff::layout::RING_BYTES
+}
 
 /// A shared mapping of a memory file.
 pub struct Raw {
@@ -73,22 +84,23 @@ impl Raw {
             _ => random.next(),
         };
         let offset = match random.below(4) {
-            0 => random.of(&[WAKE, STATE, REPLY]),
-            1 => random.below(RING / 8) * 8,
-            2 => RING + random.below(64) * 8,
+            0 => random.of(&[WAKE, state(0), reply(0), state(1), reply(1)]),
+            1 => random.below(RINGS / 8) * 8,
+            2 => ring(random.below(2) as u32) + random.below(64) * 8,
             _ => random.below(self.len / 8) * 8,
         };
         self.u64(offset).store(word, Ordering::Relaxed);
     }
 
+    /// Both, whichever is looked at.
     pub fn fill_ring(&self, bytes: &[u8]) {
-        let mut words = bytes.chunks(8);
-        for offset in (RING..self.len).step_by(8) {
-            let Some(piece) = words.next() else { return };
-            let mut word = [0; 8];
-            word[..piece.len()].copy_from_slice(piece);
-            self.u64(offset)
-                .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+        for slot in 0..SLOTS {
+            for (offset, piece) in (ring(slot)..ring(slot + 1)).step_by(8).zip(bytes.chunks(8)) {
+                let mut word = [0; 8];
+                word[..piece.len()].copy_from_slice(piece);
+                self.u64(offset)
+                    .store(u64::from_ne_bytes(word), Ordering::Relaxed);
+            }
         }
     }
 }

@@ -127,7 +127,7 @@ fn ask(pool: &Pool) -> Option<Receiver<PoolState>> {
     Some(answer)
 }
 
-/// What all I/O threads have under way, by process and slot. Those that do not answer in time are left out.
+/// What all I/O threads have under way, by process and thread. Those that do not answer in time are left out.
 pub fn works(inside: &Inside) -> HashMap<(u64, u32), Work> {
     let count = inside.io_threads.io_threads();
     let (to, answers) = sync_channel(count);
@@ -141,7 +141,9 @@ pub fn works(inside: &Inside) -> HashMap<(u64, u32), Work> {
         answers.recv_timeout(left).ok()
     };
     let all = std::iter::from_fn(answer).take(count).flatten();
-    all.map(|work| ((work.process, work.slot), work)).collect()
+    all.filter(|work| !work.stands_by)
+        .map(|work| ((work.process, work.thread), work))
+        .collect()
 }
 
 /// The clock that dispatchers and supervisors go by.

@@ -79,7 +79,7 @@ fn all<'l>(
     for pool in &look.pools {
         let mut rows = rows_of(pool, look.now_ms, works);
         rows.retain(|row| is_wanted(&row.thread.id));
-        rows.sort_by_key(|row| (row.number, row.slot));
+        rows.sort_by_key(|row| (row.number, row.index));
         all.extend(rows.into_iter().map(|row| row.measured(usage, &budget)));
     }
     all
@@ -88,17 +88,17 @@ fn all<'l>(
 /// A thread with what is known of it without asking the system.
 struct Row<'l> {
     number: u64,
-    slot: u32,
+    index: u32,
     /// `None`: it has not said hello.
     process: Option<&'l Process>,
     thread: Thread<'l>,
 }
 
 impl<'l> Row<'l> {
-    fn new(pool: &'l Pool, number: u64, slot: u32, process: Option<&'l Process>) -> Self {
+    fn new(pool: &'l Pool, number: u64, index: u32, process: Option<&'l Process>) -> Self {
         let worker = pool.worker.as_ref().map(|worker| &*worker.name);
         let thread = Thread {
-            id: id_of(number, slot, process),
+            id: id_of(number, index, process),
             app: &pool.app.project.name,
             worker,
             kind: if worker.is_some() {
@@ -110,13 +110,13 @@ impl<'l> Row<'l> {
             state: State::Starting,
             state_s: None,
             request: None,
-            requests: process.map_or(0, |process| process.offer_count(slot)),
+            requests: process.map_or(0, |process| process.offer_count(index)),
             memory: None,
             cpu_share: None,
         };
         Self {
             number,
-            slot,
+            index,
             process,
             thread,
         }
@@ -136,8 +136,8 @@ fn rows_of<'l>(look: &'l PoolLook, now_ms: u64, works: &'l Works) -> Vec<Row<'l>
     let since = |ms: u64| Some(now_ms.saturating_sub(ms) as f64 / 1e3);
     let mut rows = Vec::new();
     for listed in &look.threads {
-        let (process, slot) = (&listed.thread.process, listed.thread.slot);
-        let mut row = Row::new(pool, process.number, slot, Some(process));
+        let (process, index) = (&listed.thread.process, listed.thread.thread);
+        let mut row = Row::new(pool, process.number, index, Some(process));
         row.thread.state = match (look.is_stopping(listed), listed.is_busy) {
             (true, _) => State::Stopping,
             (false, true) => State::Busy,
@@ -145,7 +145,7 @@ fn rows_of<'l>(look: &'l PoolLook, now_ms: u64, works: &'l Works) -> Vec<Row<'l>
         };
         row.thread.state_s = since(listed.since_ms);
         // It may have gone idle since.
-        let work = works.get(&(process.number, slot));
+        let work = works.get(&(process.number, index));
         let work = work.filter(|_| listed.is_busy);
         row.thread.request = work.map(|work| Request {
             id: format!("{:016x}", work.request),
@@ -177,11 +177,11 @@ fn rows_of<'l>(look: &'l PoolLook, now_ms: u64, works: &'l Works) -> Vec<Row<'l>
     rows
 }
 
-/// With the slot, where a process has several.
-fn id_of(number: u64, slot: u32, process: Option<&Process>) -> String {
-    let has_several = process.is_some_and(|process| process.segment().geometry().slots() > 1);
+/// With the thread's index, where a process has several.
+fn id_of(number: u64, index: u32, process: Option<&Process>) -> String {
+    let has_several = process.is_some_and(|process| process.thread_count() > 1);
     match has_several {
-        true => format!("{}.{slot}", process_id(number)),
+        true => format!("{}.{index}", process_id(number)),
         false => process_id(number),
     }
 }

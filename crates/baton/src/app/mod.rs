@@ -106,6 +106,8 @@ pub enum Message {
     Adopt(Box<Running>),
     /// A request of this I/O thread waited too long.
     Refuse(ConnId),
+    /// A thread is idle: take a request back that stands by behind a busy one.
+    Recall(Arc<Pool>),
     /// Say what is running. The channel must have room.
     Describe(SyncSender<Vec<Work>>),
     /// The pool cannot start: nothing that waits for it will be served.

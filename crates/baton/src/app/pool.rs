@@ -102,6 +102,7 @@ impl Pool {
             queue_len_max: app.options.queue_len_max as usize,
             queue_wait_ms_max: app.options.queue_wait_ms_max,
             rotate_ms: app.options.rotate_ms,
+            stand_by: true,
         }));
         Self {
             number,
@@ -161,6 +162,15 @@ impl Pool {
     pub fn post(&self, io: usize, message: Message) {
         if let Some(io_threads) = self.io_threads.get() {
             io_threads.post(io, message);
+        }
+    }
+
+    /// A thread is idle while requests stand by at others: whichever I/O threads have them take one back. `from` knows.
+    #[cold]
+    pub fn recall(self: &Arc<Self>, from: Option<usize>) {
+        let count = self.io_threads.get().map_or(0, Handle::io_threads);
+        for io in (0..count).filter(|io| Some(*io) != from) {
+            self.post(io, Message::Recall(self.clone()));
         }
     }
 

@@ -13,6 +13,9 @@ use rustix::process::{Pid, Signal};
 
 use super::Pool;
 
+/// Slots of a thread: one for the request that it runs, one for the next.
+pub const SEATS: u32 = 2;
+
 /// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
 pub const POOL_SHIFT: u32 = 40;
 
@@ -35,13 +38,14 @@ pub struct Process {
     knockers: Vec<OwnedFd>,
     /// What was offered to each slot.
     offers: Vec<Offers>,
-    /// The request that was offered last, for the log.
+    /// The request that it is at, for the log, and the one that stands by.
     request: AtomicU64,
+    next_request: AtomicU64,
     dead: AtomicBool,
     /// It was told to end.
     stopping: AtomicBool,
-    /// Its slots that get no more requests.
-    slots_left: AtomicU32,
+    /// Its threads that get no more requests.
+    threads_left: AtomicU32,
     /// Offers in a row that lay untaken.
     untaken: AtomicU32,
 }
@@ -54,31 +58,31 @@ struct Offers {
     count: AtomicU64,
 }
 
-/// Where a request can be put: a slot of a process.
+/// Where a request can be put: a thread of a process.
 #[derive(Clone)]
 pub struct Place {
     pub process: Arc<Process>,
-    pub slot: u32,
+    pub thread: u32,
 }
 
 impl Place {
-    pub fn slot(&self) -> Slot<'_> {
-        self.process.segment.slot(self.slot)
+    /// The slot of one of the thread's seats.
+    pub fn slot_of(&self, seat: u32) -> u32 {
+        self.thread * SEATS + seat
     }
 
     /// The dispatcher has let it go. When it has let all places of the process go, that is told to end: nothing can be
     /// offered to it any more.
     pub fn leave(&self) {
-        let left = self.process.slots_left.fetch_add(1, Ordering::AcqRel) + 1;
-        if left >= self.process.segment.geometry().slots() {
+        let left = self.process.threads_left.fetch_add(1, Ordering::AcqRel) + 1;
+        if left >= self.process.thread_count() {
             self.process.stop();
         }
     }
 
     /// Whether the thread has gone to sleep since it was last woken.
     pub fn is_asleep_again(&self) -> bool {
-        let thread = self.process.segment.geometry().thread_of(self.slot);
-        self.process.segment.is_asleep(thread)
+        self.process.segment.is_asleep(self.thread)
     }
 }
 
@@ -103,15 +107,20 @@ impl Process {
             knockers,
             offers: (0..slots).map(|_| Offers::default()).collect(),
             request: AtomicU64::new(0),
+            next_request: AtomicU64::new(0),
             dead: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
-            slots_left: AtomicU32::new(0),
+            threads_left: AtomicU32::new(0),
             untaken: AtomicU32::new(0),
         }
     }
 
-    pub fn segment(&self) -> &Segment {
-        &self.segment
+    pub fn thread_count(&self) -> u32 {
+        self.segment.geometry().threads
+    }
+
+    pub fn slot(&self, slot: u32) -> Slot<'_> {
+        self.segment.slot(slot)
     }
 
     pub fn control(&self) -> BorrowedFd<'_> {
@@ -124,8 +133,12 @@ impl Process {
     }
 
     /// The generation for the next offer in a slot. Called by whoever was handed the slot.
-    pub fn next_generation(&self, slot: u32, request: u64) -> Generation {
-        self.request.store(request, Ordering::Relaxed);
+    pub fn next_generation(&self, slot: u32, request: u64, stands_by: bool) -> Generation {
+        let place = match stands_by {
+            true => &self.next_request,
+            false => &self.request,
+        };
+        place.store(request, Ordering::Relaxed);
         // One owner at a time, and the dispatcher's lock lies between two of them.
         let offers = &self.offers[slot as usize];
         let count = offers.count.load(Ordering::Relaxed) + 1;
@@ -135,6 +148,12 @@ impl Process {
         next
     }
 
+    /// It has come to the request that stood by.
+    pub fn goes_on(&self) {
+        let next = self.next_request.load(Ordering::Relaxed);
+        self.request.store(next, Ordering::Relaxed);
+    }
+
     pub fn last_request(&self) -> u64 {
         self.request.load(Ordering::Relaxed)
     }
@@ -142,13 +161,16 @@ impl Process {
     /// Whether it was ever given a request: one that dies before is not fit to be started again
     /// at once.
     pub fn was_offered(&self) -> bool {
-        (0..self.offers.len() as u32).any(|slot| self.offer_count(slot) > 0)
+        (0..self.thread_count()).any(|thread| self.offer_count(thread) > 0)
     }
 
-    /// Requests that were offered to a slot, ever.
-    pub fn offer_count(&self, slot: u32) -> u64 {
-        let offers = self.offers.get(slot as usize);
-        offers.map_or(0, |offers| offers.count.load(Ordering::Relaxed))
+    /// Requests that were offered to a thread, ever.
+    pub fn offer_count(&self, thread: u32) -> u64 {
+        let seats = self.offers.chunks(SEATS as usize).nth(thread as usize);
+        let counts = seats.into_iter().flatten();
+        counts
+            .map(|offers| offers.count.load(Ordering::Relaxed))
+            .sum()
     }
 
     /// Passes the descriptor of a spooled body on, before its request is offered.

@@ -16,12 +16,17 @@ use super::{Message, Pending, Place, Pool};
 
 /// More informational heads in front of a reply are no reply: each costs the front a system call.
 const INFORMATIONAL_HEADS_MAX: u32 = 100;
+/// How long a request may stand by at a thread that is busy for longer than its last request told.
+const STANDBY_MS_MAX: u64 = 2;
 
 /// The front's record of an offer: the truth about who has which request.
 pub struct Running {
     pub pending: Pending,
     pub thread: ThreadId,
     pub place: Place,
+    pub seat: u32,
+    /// As far as is known the thread is still busy with another request.
+    pub stands_by: bool,
     pub queued_since_ms: u64,
     pub offered_ms: u64,
     pub stage: Stage,
@@ -67,14 +72,17 @@ impl Running {
         let Handoff {
             id: thread,
             thread: place,
+            seat,
+            stands_by,
             request: pending,
             queued_since_ms,
         } = handoff;
-        let generation = place.process.next_generation(place.slot, pending.id);
+        let slot = place.slot_of(seat);
+        let generation = place.process.next_generation(slot, pending.id, stands_by);
         let is_offered = match &pending.file {
             Some((file, _)) => place
                 .process
-                .send_body(place.slot, generation, file.as_fd())
+                .send_body(slot, generation, file.as_fd())
                 .is_ok(),
             None => true,
         };
@@ -85,7 +93,8 @@ impl Running {
                 None => Body::Memory(body),
             };
             place
-                .slot()
+                .process
+                .slot(slot)
                 .offer(generation, pending.io as u32, head, body);
         } else {
             // It does not read its control socket: it is of no use. Its end brings the request back.
@@ -95,6 +104,8 @@ impl Running {
             pending,
             thread,
             place,
+            seat,
+            stands_by,
             queued_since_ms,
             offered_ms: now_ms,
             stage: Stage::Head,
@@ -123,7 +134,7 @@ impl Running {
     }
 
     fn slot(&self) -> Slot<'_> {
-        self.place.slot()
+        self.place.process.slot(self.place.slot_of(self.seat))
     }
 
     /// Whether the app has said something that was not acted upon.
@@ -263,12 +274,26 @@ impl Running {
 
     /// When something is to be done about it, if nothing is heard of it.
     pub fn next_check_ms(&self) -> u64 {
-        let offer_ms = self.pool().app.options.offer_ms;
         let due_ms = self.kill_at_ms.unwrap_or(self.pending.deadline_ms);
         match self.is_untaken() {
-            true => due_ms.min(self.offered_ms + offer_ms),
+            true => due_ms.min(self.take_back_ms()),
             false => due_ms,
         }
+    }
+
+    /// When it is to be taken back if it is untaken.
+    #[inline]
+    pub fn take_back_ms(&self) -> u64 {
+        match self.stands_by {
+            true => self.offered_ms + STANDBY_MS_MAX,
+            false => self.offered_ms + self.pool().app.options.offer_ms,
+        }
+    }
+
+    /// The thread has come to it, or would have to.
+    pub fn comes_up(&mut self, now_ms: u64) {
+        self.stands_by = false;
+        self.offered_ms = now_ms;
     }
 }
 

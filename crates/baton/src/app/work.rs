@@ -10,9 +10,11 @@ const TEXT_BYTES_MAX: usize = 1024;
 /// A running request.
 #[derive(Clone, Debug)]
 pub struct Work {
-    /// The number of the process that has it, and the slot.
+    /// The number of the process that has it, and the thread.
     pub process: u64,
-    pub slot: u32,
+    pub thread: u32,
+    /// The thread has not come to it.
+    pub stands_by: bool,
     pub request: u64,
     pub method: String,
     pub target: String,
@@ -27,7 +29,8 @@ impl Work {
         let text = |field| head.map_or(String::new(), |head| shortened(head.field(field)));
         Self {
             process: running.place.process.number,
-            slot: running.place.slot,
+            thread: running.place.thread,
+            stands_by: running.stands_by,
             request: pending.id,
             method: text(Field::Method),
             target: text(Field::Target),

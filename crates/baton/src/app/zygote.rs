@@ -17,6 +17,7 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::Pool;
 use super::lines::Lines;
+use super::process::SEATS;
 use crate::config::AppConfig;
 use crate::values::Pair;
 
@@ -72,7 +73,7 @@ impl Zygote {
 
     /// Asks for an app process. It says hello on its own control socket.
     pub fn fork(&self, number: u64, flags: &IoFlags, io_threads: usize) -> io::Result<Nascent> {
-        let geometry = Geometry::new(1, 1).ok_or(io::ErrorKind::InvalidInput)?;
+        let geometry = Geometry::new(1, SEATS).ok_or(io::ErrorKind::InvalidInput)?;
         let segment = Segment::create(geometry, false)?;
         let (control, other) = control::pair()?;
         let (reader, writer) = stderr_pipe()?;

@@ -1,13 +1,13 @@
 //! Back to the client: what the app says of its replies is acted upon, and threads become free.
 
-use baton_dispatch::{Released, ThreadId};
+use baton_dispatch::Released;
 use baton_handoff::ring::{End, Progress};
 use baton_server::{Io, Push};
 use rustix::process::Signal;
 
 use super::answers::refuse;
 use super::{Followed, Gateway, SCAN_SLOTS_MAX};
-use crate::app::{Client, Pool, Stage, TakenHead};
+use crate::app::{Client, Pending, Place, Process, Stage, TakenHead};
 
 impl Gateway {
     /// Looks at all running requests, or those of processes that have knocked.
@@ -123,17 +123,39 @@ impl Gateway {
         let running = self.running.swap_remove(at);
         self.count_service(&running, io.now().mono_ms());
         self.recycle(running.pending.bytes);
-        self.release_thread(io, &running.place.process.pool, running.thread);
+        let (process, now_ms) = (&running.place.process, io.now().mono_ms());
+        let mut dispatcher = process.pool.dispatcher();
+        let released = dispatcher.release(running.thread, running.seat, self.index, now_ms);
+        drop(dispatcher);
+        self.released(process, released, now_ms);
         Followed::Left
     }
 
-    pub(super) fn release_thread(&mut self, io: &mut Io, pool: &Pool, thread: ThreadId) {
-        let now_ms = io.now().mono_ms();
-        let released = pool.dispatcher().release(thread, self.index, now_ms);
+    /// Acts on what the dispatcher says of a thread of that process.
+    pub(super) fn released(
+        &mut self,
+        process: &Process,
+        released: Released<Place, Pending>,
+        now_ms: u64,
+    ) {
         match released {
-            Released::Next(handoff) => self.run(handoff, now_ms),
+            Released::Next(next, standby) => {
+                self.run(next, now_ms);
+                if let Some(standby) = standby {
+                    self.run(standby, now_ms);
+                }
+            }
+            Released::GoesOn(standby) => {
+                process.goes_on();
+                if let Some(standby) = standby {
+                    self.run(standby, now_ms);
+                }
+            }
+            Released::Idle {
+                others_have_standby: true,
+            } => self.recalling.push(process.pool.clone()),
             Released::Left(place) => place.leave(),
-            Released::Nothing => {}
+            Released::Idle { .. } | Released::Nothing => {}
         }
     }
 }

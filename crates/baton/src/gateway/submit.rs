@@ -116,7 +116,7 @@ impl Gateway {
         if handoff.request.io == self.index {
             let running = Running::offer(handoff, now_ms);
             self.count_handed(&running);
-            self.check_by(now_ms + running.pool().app.options.offer_ms);
+            self.check_by(running.take_back_ms());
             self.running.push(running);
         } else {
             Running::offer_elsewhere(handoff, now_ms);

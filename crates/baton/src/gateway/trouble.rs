@@ -111,20 +111,31 @@ impl Gateway {
                 at += 1;
             }
         }
-        self.check_stalled(io, now_ms);
+        self.check_stalled(now_ms);
         self.expire_queues(io, now_ms);
     }
 
     pub(super) fn check_running(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = &mut self.running[at];
-        let take_back_ms = running.offered_ms + running.pool().app.options.offer_ms;
-        // Over its deadline and not taken: the process is not to blame.
-        if now_ms >= take_back_ms.min(running.pending.deadline_ms)
-            && running.is_untaken()
-            && running.retract()
-        {
-            return self.take_back(io, at, now_ms);
+        let is_untaken = running.is_untaken();
+        if running.stands_by && !is_untaken {
+            running.comes_up(now_ms);
         }
+        // Over its deadline and not taken: the process is not to blame.
+        if is_untaken && now_ms >= running.take_back_ms().min(running.pending.deadline_ms) {
+            let has_two = running.pool().dispatcher().has_two(running.thread);
+            if has_two && self.withdraw_and_resubmit(io, at) {
+                return Followed::Left;
+            }
+            let running = &mut self.running[at];
+            if running.stands_by {
+                // The thread is coming to it, or should: from now on it is an offer like any other.
+                running.comes_up(now_ms);
+            } else if !has_two && running.retract() {
+                return self.take_back(io, at, now_ms);
+            }
+        }
+        let running = &mut self.running[at];
         match running.kill_at_ms {
             None if now_ms >= running.pending.deadline_ms => self.overdue(io, at, now_ms),
             Some(kill_at_ms) if now_ms >= kill_at_ms => {
@@ -151,6 +162,7 @@ impl Gateway {
         let stalled = Stalled {
             place: running.place,
             thread: running.thread,
+            seat: running.seat,
             since_ms: now_ms,
         };
         self.stalled.push(stalled);
@@ -199,13 +211,17 @@ impl Gateway {
     }
 
     /// Threads that let an offer lie: back to work when they have looked, killed if they do not.
-    pub(super) fn check_stalled(&mut self, io: &mut Io, now_ms: u64) {
+    pub(super) fn check_stalled(&mut self, now_ms: u64) {
         let mut at = 0;
         while at < self.stalled.len() {
             let stalled = &self.stalled[at];
             if stalled.place.is_asleep_again() {
                 let stalled = self.stalled.swap_remove(at);
-                self.release_thread(io, &stalled.place.process.pool, stalled.thread);
+                let process = &stalled.place.process;
+                let mut dispatcher = process.pool.dispatcher();
+                let released = dispatcher.vacate(stalled.thread, stalled.seat, self.index, now_ms);
+                drop(dispatcher);
+                self.released(process, released, now_ms);
                 continue;
             }
             if now_ms >= stalled.since_ms + STALLED_MS_MAX {

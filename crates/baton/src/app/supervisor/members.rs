@@ -107,11 +107,11 @@ impl Supervisor {
             return;
         }
         let now_ms = self.now_ms();
-        let threads = (0..process.segment().geometry().slots())
-            .map(|slot| {
+        let threads = (0..process.thread_count())
+            .map(|thread| {
                 self.add_thread(Place {
                     process: process.clone(),
-                    slot,
+                    thread,
                 })
             })
             .collect();
@@ -132,10 +132,18 @@ impl Supervisor {
         let now_ms = self.now_ms();
         let mut dispatcher = self.pool.dispatcher();
         let id = dispatcher.add(place);
-        let released = dispatcher.release(id, 0, now_ms);
+        let released = dispatcher.release(id, 0, 0, now_ms);
         drop(dispatcher);
-        if let Released::Next(handoff) = released {
-            Running::offer_elsewhere(handoff, now_ms);
+        match released {
+            Released::Next(next, standby) => {
+                for handoff in [Some(next), standby].into_iter().flatten() {
+                    Running::offer_elsewhere(handoff, now_ms);
+                }
+            }
+            Released::Idle {
+                others_have_standby: true,
+            } => self.pool.recall(None),
+            _ => {}
         }
         id
     }

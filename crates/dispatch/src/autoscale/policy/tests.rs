@@ -48,6 +48,7 @@ fn quiet(count: u32) -> Observation {
         queue_len_max: 0,
         queue_wait_ms_max: 1,
         rotate_ms: 1,
+        stand_by: false,
     });
     let idle = |_| IdleThread {
         id: dispatcher.add(()),

@@ -128,6 +128,7 @@ impl<'a> World<'a> {
             queue_len_max: 1_000,
             queue_wait_ms_max: 10_000,
             rotate_ms: 10_000,
+            stand_by: false,
         };
         let clients = (0..load.clients_max().into()).map(Client::new);
         Self {

@@ -92,10 +92,10 @@ impl World<'_> {
         let Some(id) = self.threads[thread].id else {
             return;
         };
-        match self.dispatcher.release(id, 0, self.now / MS) {
-            Released::Next(handoff) => self.take(handoff, scaler),
-            Released::Nothing => {}
+        match self.dispatcher.release(id, 0, 0, self.now / MS) {
+            Released::Next(handoff, _) => self.take(handoff, scaler),
             Released::Left(_) => self.threads[thread].is_gone = true,
+            Released::Idle { .. } | Released::GoesOn(_) | Released::Nothing => {}
         }
     }
 
@@ -143,7 +143,7 @@ impl World<'_> {
         let id = self.dispatcher.add(thread);
         self.threads[thread].id = Some(id);
         if self.now == 0 {
-            self.dispatcher.release(id, 0, 0);
+            self.dispatcher.release(id, 0, 0, 0);
         }
         let count = self.dispatcher.thread_count() as u32;
         self.outcome.threads_max = self.outcome.threads_max.max(count);

@@ -1,0 +1,58 @@
+//! Requests that stand by at busy threads, taken back: for a thread that is idle, because the one that has it is busy for
+//! long, or because nobody waits for the answer.
+
+use std::sync::Arc;
+
+use baton_server::Io;
+
+use super::Gateway;
+use crate::app::{Pool, Running};
+
+impl Gateway {
+    /// A thread is idle while requests stand by at others. Not to be called while `running` is walked through.
+    #[cold]
+    pub(super) fn recall(&mut self, io: &mut Io, pool: &Arc<Pool>) {
+        if !self.recall_one(io, pool) {
+            pool.recall(Some(self.index));
+        }
+    }
+
+    /// Takes back what has stood by for longest here, and gives it to the dispatcher again. Whether there was something.
+    pub(super) fn recall_one(&mut self, io: &mut Io, pool: &Arc<Pool>) -> bool {
+        let all = self.running.iter().enumerate();
+        let standing = all.filter(|(_, running)| {
+            running.stands_by && running.is_untaken() && Arc::ptr_eq(running.pool(), pool)
+        });
+        let oldest = standing.min_by_key(|(_, running)| running.queued_since_ms);
+        let Some((at, _)) = oldest else {
+            return false;
+        };
+        self.withdraw_and_resubmit(io, at)
+    }
+
+    /// Whether that could be done.
+    pub(super) fn withdraw_and_resubmit(&mut self, io: &mut Io, at: usize) -> bool {
+        let Some(running) = self.withdraw(io, at) else {
+            return false;
+        };
+        let pool = &running.place.process.pool;
+        self.resubmit(io, pool, running.pending, running.queued_since_ms);
+        true
+    }
+
+    /// The request, if its thread has not come to it.
+    pub(super) fn withdraw(&mut self, io: &mut Io, at: usize) -> Option<Running> {
+        let running = &self.running[at];
+        if !running.is_untaken() || !running.retract() {
+            return None;
+        }
+        let running = self.running.swap_remove(at);
+        let process = &running.place.process;
+        let now_ms = io.now().mono_ms();
+        let mut dispatcher = process.pool.dispatcher();
+        let released = dispatcher.withdraw(running.thread, running.seat, self.index, now_ms);
+        drop(dispatcher);
+        self.released(process, released, now_ms);
+        Some(running)
+    }
+}

@@ -1,0 +1,81 @@
+//! Requests that stand by at busy threads: when a thread turns out to be busy for long, others run what stood by there.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use baton_journeys::options::THREADS;
+use baton_journeys::{Account, Baton, Conn, Site, alone};
+
+const CLIENTS: usize = 60;
+const LONG: Duration = Duration::from_millis(1500);
+/// A request that stays behind a long one takes longer.
+const BOUND: Duration = Duration::from_millis(750);
+
+fn ask(conn: &mut Conn, account: &Account, ms: u128, tag: &str) -> Duration {
+    let start = Instant::now();
+    let request = format!("GET /?ms={ms}&tag={tag} HTTP/1.1\r\nHost: a\r\n\r\n");
+    match conn.ask(&request) {
+        Ok(reply) if reply.status() == 200 && reply.text() == tag => {
+            account.answered.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(reply) => account.wrong(format!("{tag}: {} {}", reply.status(), reply.text())),
+        Err(fault) => account.wrong(format!("{tag}: {fault:?}")),
+    }
+    start.elapsed()
+}
+
+fn nobody_waits_behind_a_long_request(io_threads: &str) {
+    let _alone = alone();
+    let site =
+        Site::with_index("<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';");
+    // What stands by is not to be taken back only because it is an offer like any other.
+    let offer = ["--offer-ms", "5000"];
+    let options = [THREADS, "4", "--io-threads", io_threads, offer[0], offer[1]];
+    let server = Baton::with(site.root(), &options);
+    let (account, addr) = (Account::new(), server.addr());
+    let (is_over, longest_us) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..CLIENTS {
+            let (account, is_over, longest_us) = (&account, &is_over, &longest_us);
+            scope.spawn(move || {
+                let mut conn = Conn::open(addr);
+                for turn in 0.. {
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let took = ask(&mut conn, account, 0, &format!("{client}-{turn}"));
+                    longest_us.fetch_max(took.as_micros() as u64, Ordering::Relaxed);
+                }
+            });
+        }
+        let mut conn = Conn::open(addr);
+        for turn in 0..3 {
+            std::thread::sleep(Duration::from_millis(200));
+            ask(
+                &mut conn,
+                &account,
+                LONG.as_millis(),
+                &format!("long-{turn}"),
+            );
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    account.assert_nothing_wrong();
+    let longest = Duration::from_micros(longest_us.into_inner());
+    println!(
+        "{} answers, the slowest of the short ones after {longest:?}",
+        account.answered.load(Ordering::Relaxed)
+    );
+    assert!(longest < BOUND, "a short request took {longest:?}");
+    server.stop();
+}
+
+#[test]
+fn with_one_io_thread() {
+    nobody_waits_behind_a_long_request("1");
+}
+
+#[test]
+fn with_two_io_threads() {
+    nobody_waits_behind_a_long_request("2");
+}
