@@ -9,7 +9,7 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lib import compare, load, loads, overload, paths, processes, report_loads, report_overload, stats, syscalls  # noqa: E402
+from lib import compare, load, loads, overload, paths, processes, report_loads, report_overload, report_promise, report_scaling, scaling, stats, syscalls  # noqa: E402
 
 WRK = ('Running 1s test\nBENCH {"requests":1000,"duration_us":500000,"bytes":200000,"connect":1,"read":2,"write":0,"timeout":3,'
        '"status":4,"p50_us":100,"p75_us":150,"p90_us":1001,"p99_us":2000,"p999_us":3000,"max_us":4000,"mean_us":120}\n')
@@ -133,6 +133,22 @@ class Overload(unittest.TestCase):
         apps = [{"alone": {"p50_ms": 10, "p99_ms": 12}, "beside": {"p50_ms": 10, "p99_ms": 15}}]
         text = "\n".join(report_overload.markdown({"overload": {"baton": {"capacity": [800], 2: [one], 5: [one, one]}}, "two-apps": {"baton": apps}}))
         for part in ("800 req/s", "| 5x | 99.0% (99.0% to 99.0%) |", "1.25x of P99 alone"):
+            self.assertIn(part, text)
+
+
+class Scaling(unittest.TestCase):
+    def test_table(self):
+        def one(handled):
+            return {"handled": handled, "p99_us": 5000, "app_processes": [5, 60], "scaler_cpu_share": 0.012}
+        rounds = [{scaling.SCALING: one(scaled), scaling.DEFAULT: one(20), "ideal": one(100)} for scaled in (96, 97, 98)]
+        text = report_scaling.markdown([{"name": "scaling-database", "searched": {24: 90, 48: 100}, "ideal": 48, "rounds": rounds}])
+        self.assertIn("| database | 48 threads | 24: 90, 48: 100 | 100 | 20.0% | 97.0% | 96.0% to 98.0% | met | 5 to 60 | 1.2% | 5.0, 5.0 | 3 |", text)
+        self.assertEqual(set(scaling.CANDIDATES), {load.scenario for load in loads.LOADS})
+
+    def test_promise(self):
+        one = {"rate": 95, "cpu_us": 500, "p50_us": 9000, "p99_us": 20000, "processes": 45, "errors": 0}
+        text = report_promise.markdown({"searched": {8: [50], 40: [90, 100]}, "best": 40, "rounds": [{"baton": one, "php-fpm": {**one, "rate": 100}}] * 3})
+        for part in ("| req/s | 50 | 95 |", "0.950x (0.950 to 0.950, 3 pairs; target 0.95: met)"):
             self.assertIn(part, text)
 
 

@@ -12,6 +12,7 @@ EXPECTED = {
     "/hello.php": (HELLO, 0),
     "/hello.txt": (HELLO, 0),
     "/work.php": (HELLO + b" 0 done\n", 0),
+    "/work": (HELLO + b" 0 done\n", 0),
     "/": (HELLO, 0),
     "/a/hello.php": (HELLO, 0),
     "/big.php": (BIG, 25),

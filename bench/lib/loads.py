@@ -23,6 +23,8 @@ STAGES = re.compile(r'^connections = "(.*)"', re.M)
 DRAIN_S = 5
 START_S = 1
 SETTLE_S, SETTLE_S_MAX = 0.3, 15
+# The thread of the front that decides about the number of threads, and starts them.
+SCALER = "supervisor"
 
 
 @dataclass(frozen=True)
@@ -97,18 +99,24 @@ def run(load, variants, options, progress):
 
 
 def _run(load, variant, factor):
+    return run_once(load, VARIANTS[variant][1](load, _deadline_ms(load, factor)), factor)
+
+
+def run_once(load, server, factor):
+    """The whole ramp of a load on a server that is started for it."""
     with contextlib.ExitStack() as stack:
-        scenario = stack.enter_context(_scenario(load, factor))
-        server = VARIANTS[variant][1](load, _deadline_ms(load, factor))
         stack.enter_context(server)
-        answers.check(server.name, server.port, "/work.php")
+        scenario = stack.enter_context(_scenario(load, server, factor))
+        answers.check(server.name, server.port, server.path_of("/work.php"))
         _settle(server)
-        before = processes.cpu_ticks(server.pids())
-        memory = Peak(server)
-        report = loadtest.run(server.url("/"), scenario, seconds(load.text()) * factor, memory.look)
-        cpu_us = (processes.cpu_ticks(server.pids()) - before) / processes.TICKS_PER_SECOND * 1e6
-    seen = figures(report)
-    return {**seen, "cpu_us_per_handled": cpu_us / max(1, seen["handled"]), "processes_max": memory.processes, "rss_kib_max": memory.rss_kib}
+        ticks, scaler_ns, started = processes.cpu_ticks(server.pids()), processes.cpu_ns_of(server.pids(), SCALER), time.monotonic()
+        seen = Peak(server)
+        report = loadtest.run(server.url("/"), scenario, seconds(load.text()) * factor, seen.look)
+        cpu_us = (processes.cpu_ticks(server.pids()) - ticks) / processes.TICKS_PER_SECOND * 1e6
+        scaler_share = (processes.cpu_ns_of(server.pids(), SCALER) - scaler_ns) / 1e9 / (time.monotonic() - started)
+    made = figures(report)
+    return {**made, "cpu_us_per_handled": cpu_us / max(1, made["handled"]), "processes_max": seen.processes, "rss_kib_max": seen.rss_kib,
+            "app_processes": [seen.app_least, seen.app_most], "scaler_cpu_share": scaler_share}
 
 
 def figures(report):
@@ -136,9 +144,12 @@ class Peak:
 
     def __init__(self, server):
         self.server, self.processes, self.rss_kib = server, 0, 0
+        self.app_least = self.app_most = len(server.app_pids())
 
     def look(self):
         pids = self.server.pids()
+        apps = len(self.server.app_pids())
+        self.app_least, self.app_most = min(self.app_least, apps), max(self.app_most, apps)
         self.processes = max(self.processes, len(pids))
         self.rss_kib = max(self.rss_kib, processes.rss_kib(pids))
 
@@ -156,15 +167,16 @@ def _deadline_ms(load, factor):
 
 
 @contextlib.contextmanager
-def _scenario(load, factor):
-    """The path of the scenario; of a scaled copy, where it is to be shorter."""
-    if factor == 1:
+def _scenario(load, server, factor):
+    """The path of the scenario; of a changed copy, where it is to be shorter or the server has the work elsewhere."""
+    where = server.path_of("/work.php")
+    if factor == 1 and where == "/work.php":
         yield load.path
         return
     os.makedirs(paths.OUT, exist_ok=True)
     path = os.path.join(paths.OUT, f"{load.scenario}.toml")
     with open(path, "w") as file:
-        file.write(scaled(load.text(), factor))
+        file.write(scaled(load.text(), factor).replace("/work.php", where))
     yield path
 
 

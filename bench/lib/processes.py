@@ -54,6 +54,16 @@ def cpu_ticks(pids):
     return total
 
 
+def cpu_ns_of(pids, thread):
+    """CPU time of the processes' threads of that name, in nanoseconds."""
+    total = 0
+    for pid in pids:
+        for task in _list(f"/proc/{pid}/task"):
+            if _lines(f"/proc/{pid}/task/{task}/comm") == [thread]:
+                total += sum(int(line.split()[0]) for line in _lines(f"/proc/{pid}/task/{task}/schedstat"))
+    return total
+
+
 def wake_ups(pids):
     """How often threads of the processes went to sleep by themselves: the finest sign of idle work that there is."""
     total = 0

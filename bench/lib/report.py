@@ -3,7 +3,7 @@
 import json
 import os
 
-from lib import paths, report_loads, report_overload, stats, targets, verdicts
+from lib import paths, report_loads, report_overload, report_promise, report_scaling, stats, targets, verdicts
 from lib.tables import table
 
 
@@ -28,7 +28,7 @@ def markdown(results):
         parts += [_targets(results["comparisons"]), _figures(results["comparisons"])]
     if results["peers"]:
         parts.append(_peers(results["peers"]))
-    parts.append(report_loads.markdown(results["loads"]))
+    parts += [report_loads.markdown(results["loads"]), report_scaling.markdown(results["scaling"])]
     parts += _singles(results["singles"])
     return "\n".join(part for part in parts if part)
 
@@ -181,6 +181,8 @@ def _singles(singles):
                              [[*(f"{stats.median([each[n] for each in one['rounds']]):.1f} us" for n in (few, most)),
                                f"{stats.median(one['ratios']):.2f}", f"{low:.2f} to {high:.2f}", len(one["ratios"])]]))
     parts += report_overload.markdown(singles)
+    promised = report_promise.markdown(singles.get("promise", {}).get("baton"))
+    parts += [promised] if promised else []
     return parts
 
 

@@ -100,11 +100,11 @@ class Server:
     def _lay_out_scripts(self):
         root = self.root
         os.mkdir(root)
-        for script in os.listdir(paths.SCRIPTS):
-            shutil.copy(os.path.join(paths.SCRIPTS, script), root)
+        for folder in (paths.SCRIPTS, paths.APPS):
+            for script in os.listdir(folder):
+                shutil.copy(os.path.join(folder, script), root)
         # What a server looks for to know that a folder is a PHP application.
         shutil.copy(os.path.join(paths.SCRIPTS, "hello.php"), os.path.join(root, "index.php"))
-        shutil.copy(os.path.join(paths.APPS, "work.php"), root)
         for name in ("hello.txt", "1k.txt", "1m.bin"):
             _write(os.path.join(root, name), answers.EXPECTED[f"/{name}"][0].decode())
         # opcache does not keep files that changed within the last two seconds (opcache.file_update_protection).
@@ -251,6 +251,16 @@ class Worker:
 class BatonWorker(Worker, Baton):
     name = "baton worker"
     more_options = ("--worker", "worker.php")
+
+
+class BatonWorkWorker(Baton):
+    """The work of the six loads as a worker, at a path without a file."""
+
+    name = "baton worker"
+    more_options = ("--worker", "work-worker.php")
+
+    def path_of(self, path):
+        return {"/work.php": "/work", "/hello.php": "/work"}.get(path, path)
 
 
 class FrankenPhpWorker(Worker, Server):

@@ -241,7 +241,7 @@ impl Service for Gateway {
                 self.running.push(*running);
                 let at = self.running.len() - 1;
                 if !io.is_open(conn) {
-                    self.client_left(io, at);
+                    self.drop_or_forget(io, at);
                 } else if is_dead {
                     self.settle(io, at);
                 } else {
@@ -295,14 +295,7 @@ impl Service for Gateway {
         if !self.cancel_queued(conn)
             && let Some(at) = self.position_of(conn)
         {
-            if self.running[at].stands_by
-                && let Some(running) = self.withdraw(io, at)
-            {
-                self.count_trouble(running.pool(), |counters| &counters.left_waiting);
-                self.recycle(running.pending.bytes);
-            } else {
-                self.client_left(io, at);
-            }
+            self.drop_or_forget(io, at);
         }
     }
 

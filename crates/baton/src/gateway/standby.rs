@@ -40,6 +40,18 @@ impl Gateway {
         true
     }
 
+    /// The client of a request has left: what stands by is never run, what runs is not waited for.
+    pub(super) fn drop_or_forget(&mut self, io: &mut Io, at: usize) {
+        if self.running[at].stands_by
+            && let Some(running) = self.withdraw(io, at)
+        {
+            self.count_trouble(running.pool(), |counters| &counters.left_waiting);
+            self.recycle(running.pending.bytes);
+        } else {
+            self.client_left(io, at);
+        }
+    }
+
     /// The request, if its thread has not come to it.
     pub(super) fn withdraw(&mut self, io: &mut Io, at: usize) -> Option<Running> {
         let running = &self.running[at];

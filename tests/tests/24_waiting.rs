@@ -1,4 +1,5 @@
-//! Requests that stand by at busy threads: when a thread turns out to be busy for long, others run what stood by there.
+//! Requests that wait, in the queue or standing by at a busy thread: nobody stays behind a thread that turns out to be
+//! busy for long, and what nobody waits for any more is never run.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -6,6 +7,7 @@ use std::time::{Duration, Instant};
 use baton_journeys::options::THREADS;
 use baton_journeys::{Account, Baton, Conn, Site, alone};
 
+const SCRIPT: &str = "<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';";
 const CLIENTS: usize = 60;
 const LONG: Duration = Duration::from_millis(1500);
 /// A request that stays behind a long one takes longer.
@@ -26,8 +28,7 @@ fn ask(conn: &mut Conn, account: &Account, ms: u128, tag: &str) -> Duration {
 
 fn nobody_waits_behind_a_long_request(io_threads: &str) {
     let _alone = alone();
-    let site =
-        Site::with_index("<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';");
+    let site = Site::with_index(SCRIPT);
     // What stands by is not to be taken back only because it is an offer like any other.
     let offer = ["--offer-ms", "5000"];
     let options = [THREADS, "4", "--io-threads", io_threads, offer[0], offer[1]];
@@ -68,6 +69,67 @@ fn nobody_waits_behind_a_long_request(io_threads: &str) {
     );
     assert!(longest < BOUND, "a short request took {longest:?}");
     server.stop();
+}
+
+/// Two processes, one of them blocked: what comes meanwhile goes to the other.
+#[test]
+fn beside_a_blocked_process_all_are_answered() {
+    let _alone = alone();
+    let site = Site::with_index(SCRIPT);
+    let server = Baton::with(site.root(), &[THREADS, "2"]);
+    let (account, addr) = (Account::new(), server.addr());
+    std::thread::scope(|scope| {
+        let account = &account;
+        scope.spawn(move || ask(&mut Conn::open(addr), account, 5000, "blocked"));
+        std::thread::sleep(Duration::from_millis(300));
+        for client in 0..8 {
+            scope.spawn(move || {
+                let took = ask(
+                    &mut Conn::open(addr),
+                    account,
+                    0,
+                    &format!("quick-{client}"),
+                );
+                if took > Duration::from_secs(1) {
+                    account.wrong(format!("answered after {took:?}"));
+                }
+            });
+        }
+    });
+    account.assert_nothing_wrong();
+    assert_eq!(account.answered.load(Ordering::Relaxed), 9);
+    server.stop();
+}
+
+/// Whoever waits, in the queue or standing by, and leaves.
+#[test]
+fn requests_of_clients_that_left_are_never_run() {
+    let _alone = alone();
+    let site = Site::with_index(
+        "<?php error_log('ran ' . $_GET['tag']); usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'];",
+    );
+    let server = Baton::with(site.root(), &[THREADS, "1"]);
+    let (account, addr) = (Account::new(), server.addr());
+    std::thread::scope(|scope| {
+        let account = &account;
+        scope.spawn(move || ask(&mut Conn::open(addr), account, 1000, "long"));
+        std::thread::sleep(Duration::from_millis(300));
+        for client in 0..8 {
+            let mut conn = Conn::open(addr);
+            conn.send(format!(
+                "GET /?tag=left-{client} HTTP/1.1\r\nHost: a\r\n\r\n"
+            ))
+            .expect("sent");
+            std::thread::sleep(Duration::from_millis(10));
+            conn.reset();
+        }
+    });
+    ask(&mut Conn::open(addr), &account, 0, "last");
+    account.assert_nothing_wrong();
+    server.wait_for_log("ran last");
+    let log = server.stop();
+    assert!(log.contains("ran long"), "{log}");
+    assert!(!log.contains("ran left"), "{log}");
 }
 
 #[test]

@@ -1,0 +1,4 @@
+<?php
+require __DIR__ . '/work-lib.php';
+while (frankenphp_handle_request(work(...))) {
+}
