@@ -95,11 +95,11 @@ def run(load, variants, options, progress):
             progress.say(f"{load.name} {number + 1}/{options.load_rounds} {variant}: {one['handled']:,} handled, "
                          f"{in_words(one['not_handled']) or 'no errors'}")
         rounds.append({variant: figures[variant] for variant in variants})
-    return {"name": load.name, "seconds": seconds(load.text()) * factor, "deadline_ms": _deadline_ms(load, factor), "rounds": rounds}
+    return {"name": load.name, "seconds": seconds(load.text()) * factor, "deadline_ms": deadline_ms(load, factor), "rounds": rounds}
 
 
 def _run(load, variant, factor):
-    return run_once(load, VARIANTS[variant][1](load, _deadline_ms(load, factor)), factor)
+    return run_once(load, VARIANTS[variant][1](load, deadline_ms(load, factor)), factor)
 
 
 def run_once(load, server, factor):
@@ -162,7 +162,7 @@ def _settle(server):
         time.sleep(SETTLE_S)
 
 
-def _deadline_ms(load, factor):
+def deadline_ms(load, factor):
     return load.deadline_ms and max(100, round(load.deadline_ms * factor))
 
 

@@ -10,15 +10,13 @@ import shutil
 import subprocess
 import time
 
-from lib import answers, paths, servers, stats
-from lib.load import LoadError
+from lib import loadtest, paths, servers, stats
 
 FACTORS = (2, 5)
 CONNECTIONS = 3000
 # What threads do: 10 ms of waiting and next to nothing else.
 PATH = "/work.php?sleep_ms=10&lines=1"
 CAPACITY_CONNECTIONS = 50
-WARM_UP_S = 1
 # A client of the other application that asks for this often, so that its threads are never short.
 OTHER_RATE = 100
 
@@ -72,21 +70,21 @@ def run(_, options, progress):
     with Logged() as server:
         found = {"capacity": [], **{factor: [] for factor in FACTORS}}
         for _ in range(rounds):
-            capacity = _handled_per_second(_load(server, PATH, ["-c", str(CAPACITY_CONNECTIONS)], options))
+            capacity = _handled_per_second(loadtest.steady(server.url(PATH), options.seconds, "-c", str(CAPACITY_CONNECTIONS)))
             server.replies()
             found["capacity"].append(capacity)
-            progress.done(options.seconds + WARM_UP_S)
+            progress.done(options.seconds + loadtest.WARM_UP_S)
             for factor in FACTORS:
                 one = _overloaded(server, capacity, factor, options)
                 found[factor].append(one)
-                progress.done(options.seconds + WARM_UP_S + 3)
+                progress.done(options.seconds + loadtest.WARM_UP_S + 3)
                 progress.say(f"overload {factor}x: {one['goodput'] * 100:.1f} % of {capacity:,.0f} req/s, P99 of the answered "
                              f"{one['answered_p99_ms']:.0f} ms, of the refused {one['refused_p99_ms']:.1f} ms")
     return found
 
 
 def _overloaded(server, capacity, factor, options):
-    report = _load(server, PATH, ["-c", str(CONNECTIONS), "--rate", str(round(capacity * factor))], options)
+    report = loadtest.steady(server.url(PATH), options.seconds, "-c", str(CONNECTIONS), "--rate", str(round(capacity * factor)))
     replies = server.replies()
     answered = [ms for status, ms, _ in replies if status == 200]
     refused = [ms for status, ms, _ in replies if status == 503]
@@ -101,38 +99,25 @@ def two_apps(_, options, progress):
     """P99 of one application while the other has five times what it can take, beside without, in turns."""
     rounds = []
     with TwoApps() as server:
-        capacity = _handled_per_second(_load(server, f"/a{PATH}", ["-c", str(CAPACITY_CONNECTIONS)], options))
+        capacity = _handled_per_second(loadtest.steady(server.url(f"/a{PATH}"), options.seconds, "-c", str(CAPACITY_CONNECTIONS)))
         for _ in range(options.rounds):
             one = {}
             for name, rate in (("alone", None), ("beside", capacity * 5)):
                 server.replies()
                 with _load_beside(server, f"/a{PATH}", rate, options) if rate else contextlib.nullcontext():
-                    _load(server, f"/b{PATH}", ["-c", "50", "--rate", str(OTHER_RATE)], options)
+                    loadtest.steady(server.url(f"/b{PATH}"), options.seconds, "-c", "50", "--rate", str(OTHER_RATE))
                 replies = [ms for status, ms, target in server.replies() if status == 200 and target.startswith("/b")]
                 one[name] = {"replies": len(replies), "p50_ms": _percentile(replies, 50), "p99_ms": _percentile(replies, 99)}
-                progress.done(options.seconds + WARM_UP_S + 2)
+                progress.done(options.seconds + loadtest.WARM_UP_S + 2)
             rounds.append(one)
             progress.say(f"overload, the other application: P99 {one['alone']['p99_ms']:.1f} ms alone, {one['beside']['p99_ms']:.1f} ms beside")
     return rounds
 
 
-def _arguments(server, path, more, options):
-    seconds = options.seconds + WARM_UP_S
-    return [paths.BATON, "load", server.url(path), "-t", "1", "-d", f"{seconds:g}s", "--warm-up", f"{WARM_UP_S}s", "--json", "--quiet", *more]
-
-
-def _load(server, path, more, options):
-    done = subprocess.run(_arguments(server, path, more, options), capture_output=True, text=True, timeout=options.seconds + 60)
-    try:
-        return json.loads(done.stdout)
-    except ValueError:
-        raise LoadError(f"baton load failed ({done.returncode}): {done.stderr.strip()}") from None
-
-
 @contextlib.contextmanager
 def _load_beside(server, path, rate, options):
-    more = ["-c", str(CONNECTIONS), "--rate", str(round(rate))]
-    child = subprocess.Popen(_arguments(server, path, more, options), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = loadtest.steadily(server.url(path), options.seconds, "-c", str(CONNECTIONS), "--rate", str(round(rate)))
+    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
     finally:

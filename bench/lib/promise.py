@@ -1,17 +1,13 @@
 """Baton with nothing configured beside php-fpm with the number of children that suits the load best, which is searched for."""
 
-import json
 import os
-import subprocess
 
-from lib import paths, processes, servers, stats
-from lib.load import LoadError
+from lib import loadtest, paths, processes, servers, stats
 
 SCENARIO = os.path.join(paths.SCENARIOS, "promise.toml")
 CHILDREN = (8, 16, 24, 32, 40, 56, 80, 120)
 SEARCH_ROUNDS = 3
 ROUNDS = 9
-WARM_UP_S = 1
 # So that the number of threads has settled before the first pair.
 SETTLE_S = 5
 TARGET = 0.95
@@ -19,7 +15,7 @@ TARGET = 0.95
 
 def planned_s(options):
     searches = len(CHILDREN) * (1 if options.quick else SEARCH_ROUNDS)
-    return (searches + 2 * _rounds(options)) * (options.seconds + WARM_UP_S) + SETTLE_S + len(CHILDREN) * 2
+    return (searches + 2 * _rounds(options)) * (options.seconds + loadtest.WARM_UP_S) + SETTLE_S + len(CHILDREN) * 2
 
 
 def run(_, options, progress):
@@ -27,7 +23,7 @@ def run(_, options, progress):
     for children in CHILDREN:
         with servers.PhpFpm(children) as server:
             searched[children] = [_rate(server, options.seconds)["rate"] for _ in range(1 if options.quick else SEARCH_ROUNDS)]
-        progress.done(len(searched[children]) * (options.seconds + WARM_UP_S) + 2)
+        progress.done(len(searched[children]) * (options.seconds + loadtest.WARM_UP_S) + 2)
         progress.say(f"promise: php-fpm with {children} children: {stats.median(searched[children]):,.0f} req/s")
     best = max(CHILDREN, key=lambda children: stats.median(searched[children]))
     rounds = []
@@ -37,7 +33,7 @@ def run(_, options, progress):
             one = {}
             for name, server in [("baton", baton), ("php-fpm", peer)][:: 1 if number % 2 == 0 else -1]:
                 one[name] = _rate(server, options.seconds)
-                progress.done(options.seconds + WARM_UP_S)
+                progress.done(options.seconds + loadtest.WARM_UP_S)
             rounds.append(one)
             progress.say(f"promise {number + 1}: baton {one['baton']['rate']:,.0f} req/s with {one['baton']['processes']} processes, "
                          f"php-fpm {one['php-fpm']['rate']:,.0f}")
@@ -52,13 +48,7 @@ def _rate(server, seconds):
     """Good replies a second, CPU time of the server for each, latencies, and processes at the end."""
     pids = server.pids()
     before = processes.cpu_ticks(pids)
-    command = [paths.BATON, "load", server.url("/"), "--scenario", SCENARIO, "-d", f"{seconds + WARM_UP_S:g}s", "--warm-up", f"{WARM_UP_S}s",
-               "-t", "1", "--json", "--quiet"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 90)
-    try:
-        report = json.loads(done.stdout)
-    except ValueError:
-        raise LoadError(f"baton load failed ({done.returncode}): {done.stderr.strip()}") from None
+    report = loadtest.steady(server.url("/"), seconds, "--scenario", SCENARIO)
     pids = server.pids()
     cpu_us = (processes.cpu_ticks(pids) - before) / processes.TICKS_PER_SECOND * 1e6
     handled = max(1, sum(each["requests"] for each in report["series"]))

@@ -12,7 +12,7 @@ def _one_app(found):
     if not found:
         return None
     rows = [[f"{factor}x", *(_with_range([each[key] for each in found[factor]], form) for key, form in (
-        ("goodput", "{:.1%}"), ("answered_p99_ms", "{:,.0f}"), ("refused_p50_ms", "{:.1f}"), ("refused_p99_ms", "{:.1f}"),
+        ("goodput", "{:.1%}"), ("answered_p99_ms", "{:,.0f}"), ("refused_p50_ms", "{:.2f}"), ("refused_p99_ms", "{:.2f}"),
         ("refused_max_ms", "{:.0f}"), ("others", "{:.0f}"))), len(found[factor])] for factor in overload.FACTORS]
     capacity = _with_range(found["capacity"], "{:,.0f}")
     return (f"## Overload\n\nAn open loop at so many times the capacity, which a closed loop of {overload.CAPACITY_CONNECTIONS} connections has found "

@@ -26,5 +26,5 @@ def _row(one):
     tried = ", ".join(f"{threads}: {handled:,}" for threads, handled in one["searched"].items())
     p99 = ", ".join(f"{(middle(variant, 'p99_us') or 0) / 1e3:,.1f}" for variant in ("ideal", scaling.SCALING))
     return [one["name"].removeprefix("scaling-"), f"{one['ideal']} threads", tried, f"{middle('ideal', 'handled'):,.0f}", f"{stats.median(low_share):.1%}",
-            f"{stats.median(share):.1%}", f"{low:.1%} to {high:.1%}", scaling.verdict(one), f"{least} to {most}",
+            f"{stats.median(share):.1%}", f"{low:.1%} to {high:.1%}", stats.verdict(share, scaling.TARGET), f"{least} to {most}",
             f"{middle(scaling.SCALING, 'scaler_cpu_share'):.1%}", p99, len(share)]

@@ -1,7 +1,7 @@
 """The six loads in worker mode: threads that scale by themselves beside the number that they start with, and beside the fixed number
 that suits the load best, which is searched for. It takes hours, so each load is a scenario that runs only when asked for."""
 
-from lib import loads, servers, stats
+from lib import loads, servers
 
 PAIRS = 9
 TARGET = 0.95
@@ -30,8 +30,7 @@ def run(name, options, progress):
     factor = loads.scale(load, options)
 
     def once(threads):
-        deadline_ms = load.deadline_ms and max(100, round(load.deadline_ms * factor))
-        one = loads.run_once(load, servers.BatonWorkWorker(threads, deadline_ms=deadline_ms), factor)
+        one = loads.run_once(load, servers.BatonWorkWorker(threads, deadline_ms=loads.deadline_ms(load, factor)), factor)
         progress.done(loads.planned_s(load, options))
         progress.say(f"{name}, {threads or 'scaling'}: {one['handled']:,} handled, {loads.in_words(one['not_handled']) or 'no errors'}")
         return one
@@ -47,9 +46,3 @@ def run(name, options, progress):
 
 def ratios(found, variant=SCALING):
     return [one[variant]["handled"] / one["ideal"]["handled"] for one in found["rounds"] if one["ideal"]["handled"]]
-
-
-def verdict(found):
-    """Is the median at the target, or does the interval reach it?"""
-    values = ratios(found)
-    return stats.verdict(values, TARGET)

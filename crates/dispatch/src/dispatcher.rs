@@ -326,7 +326,7 @@ pub enum Released<T, R> {
     Idle { others_have_standby: bool },
     /// It was retired, is removed, and has no work any more.
     Left(T),
-    /// It was idle, or is not known.
+    /// It has its other request still, or was idle, or is not known.
     Nothing,
 }
 

@@ -68,6 +68,10 @@ mod tests {
 
     type Small = Dispatcher<&'static str, u32>;
 
+    const IDLE: Released<&str, u32> = Released::Idle {
+        others_have_standby: false,
+    };
+
     /// One thread, which runs request 0 at 0 ms, and as many more as are to wait.
     fn one_thread(waiting: u32) -> (Small, ThreadId) {
         let mut dispatcher = Small::new(Limits {
@@ -108,13 +112,7 @@ mod tests {
         assert_eq!(requests(dispatcher.release(id, 1, 0, 1)), [(4, 1, true)]);
         assert_eq!(requests(dispatcher.release(id, 0, 0, 1)), []);
         let idle = dispatcher.release(id, 1, 0, 1);
-        let others_have_standby = false;
-        assert_eq!(
-            idle,
-            Released::Idle {
-                others_have_standby
-            }
-        );
+        assert_eq!(idle, IDLE);
     }
 
     #[test]
@@ -131,11 +129,10 @@ mod tests {
         assert_eq!(first, [(1, 0, false), (2, 1, true)]);
         let other = dispatcher.add("b");
         let idle = dispatcher.release(other, 0, 0, 5);
-        let others_have_standby = true;
         assert_eq!(
             idle,
             Released::Idle {
-                others_have_standby
+                others_have_standby: true
             }
         );
         assert!(dispatcher.has_two(id) && !dispatcher.has_two(other));
@@ -164,11 +161,7 @@ mod tests {
         // The thread has come to the one in seat 1 first.
         assert_eq!(dispatcher.withdraw(id, 0, 0, 0), Released::Nothing);
         assert!(!dispatcher.has_two(id));
-        let others_have_standby = false;
-        let idle = Released::Idle {
-            others_have_standby,
-        };
-        assert_eq!(dispatcher.release(id, 1, 0, 9), idle);
+        assert_eq!(dispatcher.release(id, 1, 0, 9), IDLE);
     }
 
     #[test]
@@ -177,10 +170,6 @@ mod tests {
         dispatcher.release(id, 1, 0, 0);
         dispatcher.release(id, 0, 0, 0);
         assert!(!dispatcher.has_two(id));
-        let others_have_standby = false;
-        let idle = Released::Idle {
-            others_have_standby,
-        };
-        assert_eq!(dispatcher.withdraw(id, 1, 0, 0), idle);
+        assert_eq!(dispatcher.withdraw(id, 1, 0, 0), IDLE);
     }
 }

@@ -114,11 +114,15 @@ pub(crate) fn consume(word: &AtomicU64, consumed: u64) {
     word.store(consumed, ordering!(Release, mutant = "consume_relaxed"));
 }
 
-/// App: bytes that may be written now.
+/// App: bytes that may be written now. None if more was consumed than this writer wrote: then something else in the
+/// process has written to the reply's word.
 #[inline]
 pub(crate) fn room(consumed: &AtomicU64, written: u64) -> usize {
-    let unread = written - consumed.load(ordering!(Acquire, mutant = "room_relaxed"));
-    RING_BYTES - unread as usize
+    let consumed = consumed.load(ordering!(Acquire, mutant = "room_relaxed"));
+    match written.checked_sub(consumed) {
+        Some(unread) => RING_BYTES.saturating_sub(unread as usize),
+        None => 0,
+    }
 }
 
 /// The one or two stretches of the ring that hold `len` bytes from `position` on.
@@ -167,6 +171,16 @@ mod tests {
             Err(Nonsense)
         );
         assert_eq!(observe(&tagged(WRITTEN_MASK), generation, 0), Err(Nonsense));
+    }
+
+    #[test]
+    fn there_is_room_for_what_was_consumed_and_none_for_impossible_words() {
+        let ring = RING_BYTES as u64;
+        assert_eq!(room(&word_of(0), 0), RING_BYTES);
+        assert_eq!(room(&word_of(10), 15), RING_BYTES - 5);
+        assert_eq!(room(&word_of(0), ring), 0);
+        assert_eq!(room(&word_of(0), ring + 1), 0);
+        assert_eq!(room(&word_of(16), 15), 0);
     }
 
     #[test]
