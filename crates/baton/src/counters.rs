@@ -147,6 +147,10 @@ pub struct PoolCounters {
     pub queue_wait: Histogram,
     /// From then until the thread was free again, by the same clock.
     pub service: Histogram,
+    /// Requests that threads were through with.
+    pub released: Count,
+    /// Part of the service time: the thread had finished and slept, and the front had not seen it. In microseconds, estimated.
+    pub unseen_us: Count,
     pub queue_full: Count,
     pub waited_too_long: Count,
     /// Clients that left while their request waited.
@@ -162,6 +166,8 @@ impl Default for PoolCounters {
         Self {
             queue_wait: Histogram::new(&REQUEST_BOUNDS_US),
             service: Histogram::new(&REQUEST_BOUNDS_US),
+            released: Count::default(),
+            unseen_us: Count::default(),
             queue_full: Count::default(),
             waited_too_long: Count::default(),
             left_waiting: Count::default(),

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use baton_handoff::front::{Body, IoFlags, Segment};
 use baton_handoff::layout::Geometry;
@@ -133,6 +133,25 @@ fn several_threads_in_one_process() {
         pair.process.attach(0).is_none(),
         "a thread is attached once"
     );
+}
+
+#[test]
+fn a_thread_says_since_when_it_sleeps() {
+    let pair = Pair::new(1, 1, false);
+    let nap = Duration::from_millis(20);
+    std::thread::scope(|scope| {
+        assert_eq!(pair.front.asleep_us(0), 0, "it has not begun");
+        let begun = Instant::now();
+        scope.spawn(|| serve(pair.process.attach(0).expect("free")));
+        while !pair.front.is_asleep(0) {
+            std::thread::yield_now();
+        }
+        std::thread::sleep(nap);
+        let asleep_us = u128::from(pair.front.asleep_us(0));
+        let bounds_us = nap.as_micros()..=begun.elapsed().as_micros() + 1;
+        assert!(bounds_us.contains(&asleep_us), "{asleep_us}");
+        pair.front.stop(0);
+    });
 }
 
 #[test]

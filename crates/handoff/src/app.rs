@@ -91,13 +91,16 @@ impl Segment {
     /// Sleeps until `ready`, which is asked again after each wake. First it lets others run: under
     /// load the front has the next request by then, and nobody need sleep or be woken.
     pub fn sleep_until(&self, thread: u32, mut ready: impl FnMut() -> bool) {
-        let word = &self.up_thread(thread).wake;
         for _ in 0..YIELDS_BEFORE_SLEEP {
             if ready() {
                 return;
             }
             rustix::thread::sched_yield();
         }
+        let line = self.up_thread(thread);
+        line.asleep_since_us
+            .store(wake::monotonic_us(), Ordering::Relaxed);
+        let word = &line.wake;
         wake::park(word, wake::ASLEEP, ready, || {
             // Shared, not private: the front wakes it. Returns at once if the front has already
             // taken the mark down; errors (a signal, mostly) lead to another look.

@@ -142,6 +142,15 @@ impl Segment {
         line.wake.load(Ordering::Relaxed) != wake::AWAKE
     }
 
+    /// How long the thread has been asleep, in microseconds, by what it says itself. 0: it is awake. Reads the clock.
+    pub fn asleep_us(&self, thread: u32) -> u64 {
+        if !self.is_asleep(thread) {
+            return 0;
+        }
+        let line: &UpThread = self.up.mapping().line(self.geometry.up_thread(thread));
+        wake::monotonic_us().saturating_sub(line.asleep_since_us.load(Ordering::Relaxed))
+    }
+
     /// # Panics
     /// If `index` is not below the geometry's number of slots.
     pub fn slot(&self, index: u32) -> Slot<'_> {

@@ -42,7 +42,7 @@ pub const IO_THREADS_MAX: usize = PAGE_BYTES / LINE_BYTES;
 pub(crate) const GONE: u32 = 1 << 31;
 
 /// "BATON" and the version of this layout.
-pub(crate) const MAGIC: u64 = 0x4241_544f_4e00_0001;
+pub(crate) const MAGIC: u64 = 0x4241_544f_4e00_0002;
 
 /// How many threads a process has, and how many requests each may hold at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,6 +134,8 @@ pub(crate) struct DownSlot {
 pub(crate) struct UpThread {
     /// See [`crate::wake`].
     pub(crate) wake: AtomicU32,
+    /// When it last went to sleep, by the monotonic clock.
+    pub(crate) asleep_since_us: AtomicU64,
 }
 
 #[repr(C, align(64))]

@@ -25,6 +25,8 @@
 //! own wakes or have the front make a useless system call. The front's word lies in a page that
 //! only the front can write.
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Does not sleep: nothing to do for it.
@@ -33,6 +35,13 @@ pub const AWAKE: u32 = 0;
 pub const ASLEEP: u32 = 1;
 /// Sleeps in its event loop: ring the process's doorbell, a socket.
 pub const IN_EVENT_LOOP: u32 = 2;
+
+/// What both sides read of the clock.
+pub(crate) fn monotonic_us() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    // Since the machine started: never negative.
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1_000
+}
 
 /// Sleeper: about to sleep. Look for news once more after this, before sleeping.
 #[inline]

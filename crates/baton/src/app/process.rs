@@ -84,6 +84,11 @@ impl Place {
     pub fn is_asleep_again(&self) -> bool {
         self.process.segment.is_asleep(self.thread)
     }
+
+    /// For how long the thread has slept, in microseconds; 0 if it is awake.
+    pub fn asleep_us(&self) -> u64 {
+        self.process.segment.asleep_us(self.thread)
+    }
 }
 
 impl Process {

@@ -7,6 +7,9 @@ use super::Gateway;
 use crate::app::{Pool, Running};
 use crate::counters::{Count, IoCounters, PoolCounters, TICKS_PER_SAMPLE};
 
+/// One release in so many reads the clock. Not a number that threads come in.
+const RELEASES_PER_SAMPLE: u64 = 17;
+
 impl Gateway {
     fn io_counters(&self) -> Option<&IoCounters> {
         self.counters.get(self.index)
@@ -54,6 +57,12 @@ impl Gateway {
         if let Some(counters) = running.pool().counters_of(self.index) {
             let busy_ms = now_ms.saturating_sub(running.offered_ms);
             counters.service.record(busy_ms * 1_000);
+            counters.released.add(1);
+            if counters.released.get().is_multiple_of(RELEASES_PER_SAMPLE) {
+                // What a hostile process says of itself is no longer than the request.
+                let unseen_us = running.place.asleep_us().min((busy_ms + 1) * 1_000);
+                counters.unseen_us.add(unseen_us * RELEASES_PER_SAMPLE);
+            }
         }
     }
 

@@ -18,6 +18,8 @@ const IDLE_STEPS: usize = 4;
 const LEFT_SHARE_MIN: f64 = 0.03;
 /// As long as an app uses less than this share, it may start threads although the CPU is full.
 const OWN_SHARE: f64 = 0.8;
+/// Where threads need so many times the cores, calculated, a small rest of the CPU is no reason for one more.
+const AMPLE_FACTOR: f64 = 2.0;
 /// No thread counts for less than this share of a core.
 const THREAD_USE_MIN: f64 = 0.001;
 /// Before it is known what a start costs: so many at once for each core.
@@ -187,9 +189,11 @@ fn useful_for_the_rest(seen: &Observation) -> u32 {
     // What is starting, or was idle or not there for a part of the window, has yet to show what it uses.
     let coming = f64::from(seen.starting) + (busy(seen) - cpu.busy).max(0.0);
     let left = cpu.left - LEFT_SHARE_MIN * cpu.cores - coming * thread_use(seen);
-    match left > 0.0 {
-        true => (left / thread_use(seen)).ceil() as u32,
-        false => 0,
+    let useful = (left / thread_use(seen)).max(0.0);
+    match cpu.busy * thread_use(seen) < AMPLE_FACTOR * cpu.cores {
+        true => useful.ceil() as u32,
+        // That little is left because threads wait for the front, or for each other: none of them would fill it.
+        false => useful.round() as u32,
     }
 }
 

@@ -24,6 +24,7 @@ pub(super) struct Gauges {
     memory: machine::Memory,
     /// When threads were last looked at, and what all of them had used by then.
     read_ms: u64,
+    busy_us: u64,
     cpu_us: f64,
     delay_us: f64,
     is_delay_known: bool,
@@ -48,6 +49,7 @@ impl Gauges {
             cpu: machine::Cpu::here(),
             memory: machine::Memory::here(),
             read_ms: 0,
+            busy_us: 0,
             cpu_us: 0.0,
             delay_us: 0.0,
             is_delay_known: true,
@@ -141,11 +143,14 @@ impl Gauges {
         self.read_ms = now_ms;
     }
 
-    /// `busy_ms`: of all threads, as the dispatcher counts it. From the offer to the release, so it has in it what wake-ups
-    /// take: with very short requests threads look as if they slept a little.
-    pub(super) fn work(&self, busy_ms: u64) -> Option<Work> {
+    /// `busy_ms`: of all threads, as the dispatcher counts it, from the offer to the release. `unseen_us`: how much of it
+    /// they slept because the front had not seen that they had finished.
+    pub(super) fn work(&mut self, busy_ms: u64, unseen_us: u64) -> Option<Work> {
+        // One is counted, the other estimated: their difference may fall.
+        let busy_us = (busy_ms * 1000).saturating_sub(unseen_us);
+        self.busy_us = self.busy_us.max(busy_us);
         self.is_delay_known.then_some(Work {
-            busy_us: busy_ms * 1000,
+            busy_us: self.busy_us,
             cpu_us: self.cpu_us as u64,
             delay_us: self.delay_us as u64,
         })

@@ -97,6 +97,8 @@ impl Supervisor {
         let start_not_before_ms = self.start_not_before_ms();
         let limits = self.limits_now();
         let scaler = &mut self.scaler;
+        let counted = self.pool.counters().iter();
+        let unseen_us = counted.map(|counters| counters.unseen_us.get()).sum();
         let seen = Seen {
             glance,
             idle,
@@ -104,7 +106,7 @@ impl Supervisor {
             by_hand: scaler.by_hand,
             starting_since_ms: &starting_since_ms,
             start_not_before_ms,
-            work: scaler.gauges.work(glance.busy_ms),
+            work: scaler.gauges.work(glance.busy_ms, unseen_us),
             cpu: scaler.gauges.cpu(),
             start: scaler.gauges.start_cost(),
             memory,

@@ -137,6 +137,37 @@ fn when_the_cpu_is_full_nothing_starts() {
 }
 
 #[test]
+fn a_small_rest_of_the_cpu_is_no_reason_where_threads_are_ample() {
+    let rest = |busy, left| Observation {
+        threads: 20,
+        thread_use: Some(0.9),
+        cpu: Cpu {
+            left,
+            ours: 1.7,
+            busy,
+            ..sleepy().cpu
+        },
+        ..sleepy()
+    };
+    // By calculation 3.6 cores and 4.5.
+    assert_eq!(
+        started(&Observation {
+            threads: 4,
+            ..rest(4.0, 0.2)
+        }),
+        1
+    );
+    assert_eq!(
+        started(&Observation {
+            threads: 5,
+            ..rest(5.0, 0.2)
+        }),
+        0
+    );
+    assert_eq!(started(&rest(20.0, 0.6)), 1, "whatever was calculated");
+}
+
+#[test]
 fn others_cannot_keep_the_cpu_from_an_app_but_it_takes_no_more_than_it_needs() {
     let crowded = Observation {
         cpu: Cpu {
