@@ -73,6 +73,7 @@ fuzz: deps-build deps-test ## fuzz the HTTP parser; SECONDS_FUZZ=600
 
 bench: build deps-bench ## side by side with the peers, writes bench/RESULTS.md; QUICK=1: does it work at all?
 	$(CARGO) build --release -p baton-server --example constant
+	$(CARGO) build --release -p baton-bench-handoff
 	bench/run $(if $(filter-out 0,$(QUICK)),--quick)
 
 bench-tester: build deps-bench ## the load tester beside wrk and h2load: does it count right, is it fast?

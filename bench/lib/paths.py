@@ -38,6 +38,7 @@ def executable(path):
 # Environment variables name other builds than the release build of this repository.
 BATON = executable(os.environ.get("BATON") or os.path.join(TARGET, "release", "baton"))
 CONSTANT = executable(os.environ.get("BATON_CONSTANT") or os.path.join(TARGET, "release", "examples", "constant"))
+HANDOFF = executable(os.environ.get("BATON_HANDOFF") or os.path.join(TARGET, "release", "bench-handoff"))
 FRANKENPHP = executable(os.environ.get("FRANKENPHP") or "/")
 WRK = program("wrk")
 NGINX = program("nginx")

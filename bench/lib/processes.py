@@ -64,6 +64,21 @@ def cpu_ns_of(pids, thread):
     return total
 
 
+def scheduling(pids):
+    """Of all threads of the processes: CPU time and time spent waiting for a core, in nanoseconds, and context switches."""
+    total = {"cpu_ns": 0, "delay_ns": 0, "switches": 0}
+    for pid in pids:
+        for task in _list(f"/proc/{pid}/task"):
+            for line in _lines(f"/proc/{pid}/task/{task}/schedstat"):
+                cpu, delay, _ = map(int, line.split())
+                total["cpu_ns"] += cpu
+                total["delay_ns"] += delay
+            for line in _lines(f"/proc/{pid}/task/{task}/status"):
+                if "voluntary_ctxt_switches:" in line:
+                    total["switches"] += int(line.split()[1])
+    return total
+
+
 def wake_ups(pids):
     """How often threads of the processes went to sleep by themselves: the finest sign of idle work that there is."""
     total = 0

@@ -3,7 +3,7 @@
 import json
 import os
 
-from lib import paths, report_loads, report_overload, report_promise, report_scaling, stats, targets, verdicts
+from lib import paths, report_handoffs, report_loads, report_overload, report_promise, report_scaling, report_step, stats, targets, verdicts
 from lib.tables import table
 
 
@@ -28,7 +28,8 @@ def markdown(results):
         parts += [_targets(results["comparisons"]), _figures(results["comparisons"])]
     if results["peers"]:
         parts.append(_peers(results["peers"]))
-    parts += [report_loads.markdown(results["loads"]), report_scaling.markdown(results["scaling"])]
+    parts += [report_loads.markdown(results["loads"]), report_scaling.markdown(results["scaling"]), report_step.markdown(results["step"]),
+              report_handoffs.markdown(results["handoffs"])]
     parts += _singles(results["singles"])
     return "\n".join(part for part in parts if part)
 

@@ -89,7 +89,7 @@ SWITCHES = [
 FLOOR = Comparison("floors", "/hello.txt", 50, "", "nginx", {}, note="nginx alone, a static file of 13 bytes; for reference")
 # All at once, in turns, and without ratios. lib/peers.py has them.
 PEERS = Comparison("peers", "/hello.php", 50, "", "", {}, note="13 bytes; PHP's are Baton's and php-fpm's, Rust's a constant")
-SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory", "threads-600", "threads-1000", "overload", "two-apps", "promise"]
+SINGLES = ["clock", "syscalls", "idle", "start", "connections", "memory", "threads-600", "threads-1000", "overload", "two-apps", "promise", "handoffs"]
 NAMES = [comparison.name for comparison in COMPARISONS + SWITCHES] + [FLOOR.name, PEERS.name] + SINGLES
 
 LIMITS = {
