@@ -9,7 +9,8 @@ import unittest
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
-from lib import compare, load, loads, overload, paths, processes, report_loads, report_overload, report_promise, report_scaling, scaling, stats, syscalls  # noqa: E402
+from lib import (compare, handoffs, load, loads, overload, paths, processes, report_handoffs, report_loads, report_overload, report_promise,  # noqa: E402
+                 report_scaling, report_step, scaling, stats, step, syscalls)
 
 WRK = ('Running 1s test\nBENCH {"requests":1000,"duration_us":500000,"bytes":200000,"connect":1,"read":2,"write":0,"timeout":3,'
        '"status":4,"p50_us":100,"p75_us":150,"p90_us":1001,"p99_us":2000,"p999_us":3000,"max_us":4000,"mean_us":120}\n')
@@ -144,6 +145,22 @@ class Scaling(unittest.TestCase):
         text = report_scaling.markdown([{"name": "scaling-database", "searched": {24: 90, 48: 100}, "ideal": 48, "rounds": rounds}])
         self.assertIn("| database | 48 threads | 24: 90, 48: 100 | 100 | 20.0% | 97.0% | 96.0% to 98.0% | met | 5 to 60 | 1.2% | 5.0, 5.0 | 3 |", text)
         self.assertEqual(set(scaling.CANDIDATES), {load.scenario for load in loads.LOADS})
+
+    def test_the_search_goes_on_while_the_most_does_best(self):
+        self.assertEqual(scaling.search((2, 4), lambda threads: min(threads, 10)), {2: 2, 4: 4, 8: 8, 16: 10, 32: 10})
+        self.assertEqual(scaling.search((2, 4), lambda threads: -threads), {2: -2, 4: -4})
+
+    def test_step(self):
+        pair = {"scaling": [1, 1, 1, 40, 95, 100, 100, 90, 100], "ideal": [1, 1, 1, 100, 100, 100, 100, 100, 90]}
+        self.assertEqual(step.shares([pair], 1), [0.95])
+        self.assertIn("95%", report_step.markdown([{"mode": "worker", "searched": {24: 100}, "ideal": 24, "rounds": [pair]}]))
+
+    def test_handoffs(self):
+        one = {"rate": 90, "p50_us": 1, "p75_us": 2, "p90_us": 3, "p99_us": 4, "switches": 1, "off_cpu_us": 1, "cpu_us": 1}
+        rounds = [{"direct": one, "queue": {**one, "rate": 45}, "semaphore": one}]
+        self.assertEqual(handoffs.ratios(rounds, "rate", "queue"), [2])
+        found = {"load": "workers", "threads": 8, "connections": 500, "io_threads": 1, "rounds": rounds, "futex": {"direct": 0.1, "queue": None, "semaphore": 0.2}}
+        self.assertIn("2.00x", report_handoffs.markdown([found]))
 
     def test_promise(self):
         one = {"rate": 95, "cpu_us": 500, "p50_us": 9000, "p99_us": 20000, "processes": 45, "errors": 0}

@@ -35,13 +35,21 @@ def run(name, options, progress):
         progress.say(f"{name}, {threads or 'scaling'}: {one['handled']:,} handled, {loads.in_words(one['not_handled']) or 'no errors'}")
         return one
 
-    searched = {threads: once(threads)["handled"] for threads in CANDIDATES[load.scenario]}
+    searched = search(CANDIDATES[load.scenario], lambda threads: once(threads)["handled"])
     ideal = max(searched, key=searched.get)
     rounds = []
     for number in range(pairs(options)):
         order = [(SCALING, None), (DEFAULT, loads.LEAST), ("ideal", ideal)]
         rounds.append({variant: once(threads) for variant, threads in (order if number % 2 == 0 else order[::-1])})
     return {"name": name, "seconds": loads.seconds(load.text()) * factor, "searched": searched, "ideal": ideal, "rounds": rounds}
+
+
+def search(candidates, handled_by):
+    """What each handled; twice as many are tried as long as the most did best."""
+    searched = {threads: handled_by(threads) for threads in candidates}
+    while (best := max(searched, key=searched.get)) == max(searched):
+        searched[2 * best] = handled_by(2 * best)
+    return searched
 
 
 def ratios(found, variant=SCALING):

@@ -4,7 +4,7 @@ number does? That number is searched for. It takes ten minutes, so it runs only 
 import contextlib
 import os
 
-from lib import answers, loads, loadtest, paths, servers, stats
+from lib import answers, loads, loadtest, paths, scaling, servers, stats
 
 NAME = "step"
 LOAD = "database"
@@ -37,7 +37,7 @@ def run(options, progress):
             progress.say(f"{NAME}, {mode}, {threads or 'scaling'}: {' '.join(map(str, handled))}")
             return handled
 
-        searched = {threads: _steady(once(threads)) for threads in CANDIDATES}
+        searched = scaling.search(CANDIDATES, lambda threads: _steady(once(threads)))
         ideal = max(searched, key=searched.get)
         rounds = []
         for number in range(_pairs(options)):
