@@ -1,12 +1,12 @@
 //! The front of the direct handoff: the dispatcher chooses a thread for each request, as in Baton, and a busy one has its next
-//! request with it. Left out is what goes wrong: deadlines, processes that end, threads that do not take what they were offered.
+//! requests with it. Left out is what goes wrong: deadlines, processes that end, threads that do not take what they were offered.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use baton_dispatch::{Dispatcher, Handoff, Limits, Released, Submitted, ThreadId};
+use baton_dispatch::{Dispatcher, Handoff, Limits, Released, SEATS, Submitted, ThreadId};
 use baton_handoff::front::{Body, IoFlags, Segment, Slot};
 use baton_handoff::layout::Geometry;
 use baton_handoff::{schedule, slot::Generation};
@@ -15,7 +15,6 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::{Options, app, reply};
 
-const SEATS: u32 = 2;
 /// As in Baton: a request that stands by is taken back after this.
 const STANDBY_MS_MAX: u64 = 2;
 
@@ -154,6 +153,8 @@ pub struct Gateway {
     front: Arc<Front>,
     index: usize,
     running: Vec<Running>,
+    /// What a decision hands over; empty between two of them.
+    handed: Vec<Handoff<usize, Pending>>,
     recalls: u32,
     is_registered: bool,
     spare: Vec<Vec<u8>>,
@@ -167,6 +168,7 @@ impl Gateway {
             front,
             index,
             running: Vec::new(),
+            handed: Vec::new(),
             recalls: 0,
             is_registered: false,
             spare: Vec::new(),
@@ -182,21 +184,33 @@ impl Gateway {
         }
     }
 
-    fn released(&mut self, released: Released<usize, Pending>, now_ms: u64) {
-        let (next, standby) = match released {
-            Released::Next(next, standby) => (Some(next), standby),
-            Released::GoesOn(standby) => (None, standby),
+    /// Has the dispatcher decide about a thread, and acts on it.
+    fn decide(
+        &mut self,
+        thread: ThreadId,
+        now_ms: u64,
+        decision: impl FnOnce(&mut Dispatcher<usize, Pending>) -> Released<usize, Pending>,
+    ) {
+        let front = self.front.clone();
+        let mut handed = std::mem::take(&mut self.handed);
+        let mut dispatcher = front.dispatcher();
+        let released = decision(&mut dispatcher);
+        let has_got_on = matches!(released, Released::Next(_) | Released::GoesOn(_));
+        match released {
+            Released::Next(next) => handed.push(next),
             Released::Idle {
                 others_have_standby,
-            } => {
-                self.recalls += u32::from(others_have_standby);
-                (None, None)
-            }
-            Released::Left(_) | Released::Nothing => (None, None),
-        };
-        for handoff in [next, standby].into_iter().flatten() {
+            } => self.recalls += u32::from(others_have_standby),
+            Released::GoesOn(_) | Released::Left(_) | Released::Nothing => {}
+        }
+        if has_got_on {
+            handed.extend(std::iter::from_fn(|| dispatcher.stand_by(thread)));
+        }
+        drop(dispatcher);
+        for handoff in handed.drain(..) {
             self.run(handoff, now_ms);
         }
+        self.handed = handed;
     }
 
     /// Looks through what runs, and passes on what is finished.
@@ -218,11 +232,10 @@ impl Gateway {
                 &mut self.copy,
             );
             self.spare.push(running.pending.bytes);
-            let released =
-                front
-                    .dispatcher()
-                    .release(running.thread, running.seat, self.index, now_ms);
-            self.released(released, now_ms);
+            let (index, thread, seat) = (self.index, running.thread, running.seat);
+            self.decide(thread, now_ms, |dispatcher| {
+                dispatcher.release(thread, seat, index, now_ms)
+            });
         }
     }
 
@@ -237,11 +250,10 @@ impl Gateway {
         }
         let running = self.running.swap_remove(at);
         let front = self.front.clone();
-        let released =
-            front
-                .dispatcher()
-                .withdraw(running.thread, running.seat, self.index, now_ms);
-        self.released(released, now_ms);
+        let (index, thread, seat) = (self.index, running.thread, running.seat);
+        self.decide(thread, now_ms, |dispatcher| {
+            dispatcher.withdraw(thread, seat, index, now_ms)
+        });
         let submitted = front.dispatcher().resubmit(
             running.pending,
             running.queued_since_ms,
@@ -269,8 +281,9 @@ impl Gateway {
         let is_late =
             |running: &Running| running.stands_by && now_ms >= running.offered_ms + STANDBY_MS_MAX;
         while let Some(at) = self.running.iter().position(is_late) {
-            // Either way it does not stand by any more: taken back, or its thread has it.
-            if !self.withdraw(at, now_ms) {
+            let has_others = self.front.dispatcher().has_standby(self.running[at].thread);
+            // Otherwise the thread has it, or comes to it next.
+            if !has_others || !self.withdraw(at, now_ms) {
                 self.running[at].stands_by = false;
             }
         }

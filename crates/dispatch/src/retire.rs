@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(dispatcher.release(ids[0], 0, 0, 1), Released::Left("a"));
         assert_eq!(dispatcher.waiting_count(), 1);
         let new = dispatcher.add("b");
-        let Released::Next(next, None) = dispatcher.release(new, 0, 0, 2) else {
+        let Released::Next(next) = dispatcher.release(new, 0, 0, 2) else {
             panic!("what waits goes to the new one")
         };
         assert_eq!((next.thread, next.request), ("b", 2));

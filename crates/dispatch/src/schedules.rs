@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use proptest::prelude::*;
 
-use crate::{Dispatcher, Handoff, Limits, Released, Submitted, ThreadId, Ticket};
+use crate::{Dispatcher, Handoff, Limits, Released, SEATS, Submitted, ThreadId, Ticket};
 
 const LIMITS: Limits = Limits {
-    queue_len_max: 4,
+    queue_len_max: 12,
     queue_wait_ms_max: 100,
     rotate_ms: 1000,
     stand_by: true,
@@ -17,7 +17,7 @@ const LIMITS: Limits = Limits {
 enum Event {
     Submit,
     Finish(usize),
-    /// A thread comes to the request that stands by before the other one.
+    /// A thread comes to a request that stands by before the others.
     FinishStandby(usize),
     Withdraw(usize),
     /// An offer is taken back: the request goes on, its thread is looked at later.
@@ -134,7 +134,7 @@ impl Schedule {
             Event::Recover(at) if at < self.stalled.len() => {
                 let (thread, seat) = self.stalled.remove(at);
                 let id = self.threads[&thread];
-                let released = self.dispatcher.vacate(id, seat, 0, now_ms);
+                let released = self.dispatcher.release(id, seat, 0, now_ms);
                 self.released(thread, seat, released)?;
             }
             Event::Add => {
@@ -195,7 +195,7 @@ impl Schedule {
     fn withdraw(&mut self, at: usize) -> Checked {
         let held = self.standing.remove(at);
         let id = self.threads[&held.thread];
-        prop_assert!(self.dispatcher.has_two(id));
+        prop_assert!(self.dispatcher.has_standby(id));
         let released = self.dispatcher.withdraw(id, held.seat, 0, self.now_ms);
         prop_assert_eq!(released, Released::Nothing);
         self.resubmit(held.request)
@@ -223,9 +223,12 @@ impl Schedule {
         };
         let others = self.running.iter().map(|held| (held.thread, held.seat));
         let mut others = others.chain(self.stalled.iter().copied());
-        prop_assert!(self.standing.iter().all(|held| held.thread != thread));
+        let mut standing = self.standing.iter();
+        prop_assert!(
+            seat < SEATS && standing.all(|held| (held.thread, held.seat) != (thread, seat))
+        );
         match stands_by {
-            true => prop_assert!(others.any(|other| other == (thread, 1 - seat))),
+            true => prop_assert!(others.any(|(other, taken)| other == thread && taken != seat)),
             false => prop_assert!(others.all(|(other, _)| other != thread)),
         }
         match stands_by {
@@ -249,19 +252,24 @@ impl Schedule {
 
     fn released(&mut self, thread: u32, seat: u32, released: Released<u32, u32>) -> Checked {
         match released {
-            Released::Next(next, standby) => {
+            Released::Next(next) => {
                 self.handed_next(next, thread)?;
-                standby.map_or(Ok(()), |standby| self.handed_next(standby, thread))
+                self.stand_by(thread)
             }
-            Released::GoesOn(standby) => {
-                // To the one that stood by, if that was not the one that has finished.
-                let is_its = |held: &Held| held.thread == thread;
-                if let Some(at) = self.standing.iter().position(is_its) {
-                    let held = self.standing.remove(at);
-                    prop_assert_eq!(held.seat, 1 - seat);
-                    self.running.push(held);
+            Released::GoesOn(next) => {
+                prop_assert_ne!(next, seat);
+                // To one that stood by, unless that was finished before the one that was to run.
+                let mut others = self.running.iter().map(|held| held.thread);
+                let mut others = others
+                    .by_ref()
+                    .chain(self.stalled.iter().map(|(other, _)| *other));
+                if others.all(|other| other != thread) {
+                    let is_it = |held: &Held| (held.thread, held.seat) == (thread, next);
+                    let at = self.standing.iter().position(is_it);
+                    prop_assert!(at.is_some(), "it goes on with one that it has");
+                    self.running.extend(at.map(|at| self.standing.remove(at)));
                 }
-                standby.map_or(Ok(()), |standby| self.handed_next(standby, thread))
+                self.stand_by(thread)
             }
             Released::Idle {
                 others_have_standby,
@@ -278,6 +286,16 @@ impl Schedule {
             }
             Released::Nothing => Ok(()),
         }
+    }
+
+    /// The thread has just got to another request.
+    fn stand_by(&mut self, thread: u32) -> Checked {
+        let id = self.threads[&thread];
+        while let Some(standby) = self.dispatcher.stand_by(id) {
+            prop_assert!(standby.stands_by);
+            self.handed_next(standby, thread)?;
+        }
+        Ok(())
     }
 
     fn leave(&mut self) -> Checked {

@@ -8,10 +8,10 @@ use rustix::mm::{MapFlags, ProtFlags};
 
 use crate::random::Random;
 
-/// Where things lie in `up` for one thread with two slots, as `baton_handoff::layout` has it. Should they move, the
+/// Where things lie in `up` for one thread with eight slots, as `baton_handoff::layout` has it. Should they move, the
 /// blows fall elsewhere, and only the journey's count of processes killed for nonsense would tell.
 pub const WAKE: usize = 0;
-pub const SLOTS: u32 = 2;
+pub const SLOTS: u32 = 8;
 pub const RINGS: usize = 4096;
 pub const UP_BYTES: usize = ring(SLOTS);
 
@@ -86,7 +86,7 @@ impl Raw {
         let offset = match random.below(4) {
             0 => random.of(&[WAKE, state(0), reply(0), state(1), reply(1)]),
             1 => random.below(RINGS / 8) * 8,
-            2 => ring(random.below(2) as u32) + random.below(64) * 8,
+            2 => ring(random.below(SLOTS as usize) as u32) + random.below(64) * 8,
             _ => random.below(self.len / 8) * 8,
         };
         self.u64(offset).store(word, Ordering::Relaxed);

@@ -11,10 +11,9 @@ use baton_handoff::front::{Segment, Slot};
 use baton_handoff::slot::Generation;
 use rustix::process::{Pid, Signal};
 
-use super::Pool;
+use baton_dispatch::SEATS;
 
-/// Slots of a thread: one for the request that it runs, one for the next.
-pub const SEATS: u32 = 2;
+use super::Pool;
 
 /// The numbers of a pool's processes begin with the pool's own, so that they differ from those of others.
 pub const POOL_SHIFT: u32 = 40;
@@ -38,9 +37,8 @@ pub struct Process {
     knockers: Vec<OwnedFd>,
     /// What was offered to each slot.
     offers: Vec<Offers>,
-    /// The request that it is at, for the log, and the one that stands by.
-    request: AtomicU64,
-    next_request: AtomicU64,
+    /// The slot whose request it is at, as far as is known; for the log.
+    current_slot: AtomicU32,
     dead: AtomicBool,
     /// It was told to end.
     stopping: AtomicBool,
@@ -55,6 +53,7 @@ pub struct Process {
 struct Offers {
     /// Of the last request.
     generation: AtomicU32,
+    request: AtomicU64,
     count: AtomicU64,
 }
 
@@ -111,8 +110,7 @@ impl Process {
             control,
             knockers,
             offers: (0..slots).map(|_| Offers::default()).collect(),
-            request: AtomicU64::new(0),
-            next_request: AtomicU64::new(0),
+            current_slot: AtomicU32::new(0),
             dead: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             threads_left: AtomicU32::new(0),
@@ -139,13 +137,12 @@ impl Process {
 
     /// The generation for the next offer in a slot. Called by whoever was handed the slot.
     pub fn next_generation(&self, slot: u32, request: u64, stands_by: bool) -> Generation {
-        let place = match stands_by {
-            true => &self.next_request,
-            false => &self.request,
-        };
-        place.store(request, Ordering::Relaxed);
+        if !stands_by {
+            self.goes_on(slot);
+        }
         // One owner at a time, and the dispatcher's lock lies between two of them.
         let offers = &self.offers[slot as usize];
+        offers.request.store(request, Ordering::Relaxed);
         let count = offers.count.load(Ordering::Relaxed) + 1;
         offers.count.store(count, Ordering::Relaxed);
         let next = Generation::from_bits(offers.generation.load(Ordering::Relaxed)).next();
@@ -153,14 +150,20 @@ impl Process {
         next
     }
 
-    /// It has come to the request that stood by.
-    pub fn goes_on(&self) {
-        let next = self.next_request.load(Ordering::Relaxed);
-        self.request.store(next, Ordering::Relaxed);
+    /// It has come to the request of that slot.
+    pub fn goes_on(&self, slot: u32) {
+        self.current_slot.store(slot, Ordering::Relaxed);
     }
 
     pub fn last_request(&self) -> u64 {
-        self.request.load(Ordering::Relaxed)
+        let slot = self.current_slot.load(Ordering::Relaxed);
+        let offers = self.offers.get(slot as usize);
+        offers.map_or(0, |offers| offers.request.load(Ordering::Relaxed))
+    }
+
+    /// Memory of its segment that has been used so far.
+    pub fn segment_bytes(&self) -> u64 {
+        self.segment.touched_bytes()
     }
 
     /// Whether it was ever given a request: one that dies before is not fit to be started again

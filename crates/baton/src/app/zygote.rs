@@ -17,9 +17,9 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::Pool;
 use super::lines::Lines;
-use super::process::SEATS;
 use crate::config::AppConfig;
 use crate::values::Pair;
+use baton_dispatch::SEATS;
 
 /// The guest program for PHP.
 const GUEST: &str = "baton-php";

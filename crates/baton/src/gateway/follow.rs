@@ -1,13 +1,13 @@
 //! Back to the client: what the app says of its replies is acted upon, and threads become free.
 
-use baton_dispatch::Released;
+use baton_dispatch::{Dispatcher, Released, ThreadId};
 use baton_handoff::ring::{End, Progress};
 use baton_server::{Io, Push};
 use rustix::process::Signal;
 
 use super::answers::refuse;
 use super::{Followed, Gateway, SCAN_SLOTS_MAX};
-use crate::app::{Client, Pending, Place, Process, Stage, TakenHead};
+use crate::app::{Client, Pending, Place, Stage, TakenHead};
 
 impl Gateway {
     /// Looks at all running requests, or those of processes that have knocked.
@@ -123,40 +123,48 @@ impl Gateway {
         let running = self.running.swap_remove(at);
         self.count_service(&running, io.now().mono_ms());
         self.recycle(running.pending.bytes);
-        let (process, now_ms) = (&running.place.process, io.now().mono_ms());
-        let mut dispatcher = process.pool.dispatcher();
-        let released = dispatcher.release(running.thread, running.seat, self.index, now_ms);
-        drop(dispatcher);
-        self.released(process, released, now_ms);
+        let now_ms = io.now().mono_ms();
+        self.release_seat(&running.place, running.thread, running.seat, now_ms);
         Followed::Left
     }
 
-    /// Acts on what the dispatcher says of a thread of that process.
-    pub(super) fn released(
+    /// The thread is through with what was in that seat, or will not get to it.
+    pub(super) fn release_seat(&mut self, place: &Place, thread: ThreadId, seat: u32, now_ms: u64) {
+        let index = self.index;
+        self.decide(place, thread, now_ms, |dispatcher| {
+            dispatcher.release(thread, seat, index, now_ms)
+        });
+    }
+
+    /// Has the dispatcher decide about a thread, and acts on it.
+    pub(super) fn decide(
         &mut self,
-        process: &Process,
-        released: Released<Place, Pending>,
+        place: &Place,
+        thread: ThreadId,
         now_ms: u64,
+        decision: impl FnOnce(&mut Dispatcher<Place, Pending>) -> Released<Place, Pending>,
     ) {
+        let pool = &place.process.pool;
+        let mut standbys = std::mem::take(&mut self.standbys);
+        let mut dispatcher = pool.dispatcher();
+        let released = decision(&mut dispatcher);
+        if matches!(released, Released::Next(_) | Released::GoesOn(_)) {
+            standbys.extend(std::iter::from_fn(|| dispatcher.stand_by(thread)));
+        }
+        drop(dispatcher);
         match released {
-            Released::Next(next, standby) => {
-                self.run(next, now_ms);
-                if let Some(standby) = standby {
-                    self.run(standby, now_ms);
-                }
-            }
-            Released::GoesOn(standby) => {
-                process.goes_on();
-                if let Some(standby) = standby {
-                    self.run(standby, now_ms);
-                }
-            }
+            Released::Next(next) => self.run(next, now_ms),
+            Released::GoesOn(seat) => place.process.goes_on(place.slot_of(seat)),
             Released::Idle {
                 others_have_standby: true,
-            } => self.recalling.push(process.pool.clone()),
+            } => self.recalling.push(pool.clone()),
             Released::Left(place) => place.leave(),
             Released::Idle { .. } | Released::Nothing => {}
         }
+        for standby in standbys.drain(..) {
+            self.run(standby, now_ms);
+        }
+        self.standbys = standbys;
     }
 }
 

@@ -30,6 +30,26 @@ impl Gateway {
         self.withdraw_and_resubmit(io, at)
     }
 
+    /// Threads that are busy for longer than their last request told. The last to come goes back first: each goes to the
+    /// front of the queue.
+    pub(super) fn take_back_late_standbys(&mut self, io: &mut Io, now_ms: u64) {
+        loop {
+            let all = self.running.iter().enumerate();
+            let late =
+                all.filter(|(_, running)| running.stands_by && now_ms >= running.take_back_ms());
+            let Some((at, running)) = late.max_by_key(|(_, running)| running.queued_since_ms)
+            else {
+                return;
+            };
+            let may =
+                running.is_untaken() && running.pool().dispatcher().has_standby(running.thread);
+            if !may || !self.withdraw_and_resubmit(io, at) {
+                // The thread has come to it, or should: from now on it is an offer like any other.
+                self.running[at].comes_up(now_ms);
+            }
+        }
+    }
+
     /// Whether that could be done.
     pub(super) fn withdraw_and_resubmit(&mut self, io: &mut Io, at: usize) -> bool {
         let Some(running) = self.withdraw(io, at) else {
@@ -59,12 +79,11 @@ impl Gateway {
             return None;
         }
         let running = self.running.swap_remove(at);
-        let process = &running.place.process;
-        let now_ms = io.now().mono_ms();
-        let mut dispatcher = process.pool.dispatcher();
-        let released = dispatcher.withdraw(running.thread, running.seat, self.index, now_ms);
-        drop(dispatcher);
-        self.released(process, released, now_ms);
+        let (index, now_ms) = (self.index, io.now().mono_ms());
+        let (thread, seat) = (running.thread, running.seat);
+        self.decide(&running.place, thread, now_ms, |dispatcher| {
+            dispatcher.withdraw(thread, seat, index, now_ms)
+        });
         Some(running)
     }
 }

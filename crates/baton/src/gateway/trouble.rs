@@ -103,6 +103,7 @@ impl Gateway {
     /// Deadlines, offers that lie untaken, requests that have waited too long.
     pub(super) fn check_times(&mut self, io: &mut Io, now_ms: u64) {
         self.next_check_ms = u64::MAX;
+        self.take_back_late_standbys(io, now_ms);
         let mut at = 0;
         while at < self.running.len() {
             if self.check_running(io, at, now_ms) == Followed::Stays {
@@ -123,15 +124,11 @@ impl Gateway {
         }
         // Over its deadline and not taken: the process is not to blame.
         if is_untaken && now_ms >= running.take_back_ms().min(running.pending.deadline_ms) {
-            let has_two = running.pool().dispatcher().has_two(running.thread);
-            if has_two && self.withdraw_and_resubmit(io, at) {
+            let has_standby = running.pool().dispatcher().has_standby(running.thread);
+            if has_standby && self.withdraw_and_resubmit(io, at) {
                 return Followed::Left;
             }
-            let running = &mut self.running[at];
-            if running.stands_by {
-                // The thread is coming to it, or should: from now on it is an offer like any other.
-                running.comes_up(now_ms);
-            } else if !has_two && running.retract() {
+            if !has_standby && self.running[at].retract() {
                 return self.take_back(io, at, now_ms);
             }
         }
@@ -217,11 +214,7 @@ impl Gateway {
             let stalled = &self.stalled[at];
             if stalled.place.is_asleep_again() {
                 let stalled = self.stalled.swap_remove(at);
-                let process = &stalled.place.process;
-                let mut dispatcher = process.pool.dispatcher();
-                let released = dispatcher.vacate(stalled.thread, stalled.seat, self.index, now_ms);
-                drop(dispatcher);
-                self.released(process, released, now_ms);
+                self.release_seat(&stalled.place, stalled.thread, stalled.seat, now_ms);
                 continue;
             }
             if now_ms >= stalled.since_ms + STALLED_MS_MAX {

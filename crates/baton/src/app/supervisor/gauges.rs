@@ -4,10 +4,8 @@
 use std::time::Instant;
 
 use baton_dispatch::autoscale::{CpuCounters, Memory, StartCost, Work};
-use baton_handoff::layout::{CELL_BYTES, RING_BYTES};
 
 use super::Member;
-use crate::app::process::SEATS;
 use crate::machine::{self, CpuTaken, MemoryLeft};
 
 /// Processes that are looked at in one look, at 5 us each. Of more a part stands for all.
@@ -205,7 +203,7 @@ impl Gauges {
         };
         member.measured_ms = now_ms;
         // Its segment is the front's too, and so nobody's own.
-        let segment_bytes = u64::from(SEATS) * (CELL_BYTES + RING_BYTES) as u64;
+        let segment_bytes = member.process.segment_bytes();
         if let Some(bytes) = machine::own_memory_bytes(member.process.pid) {
             let before = self.thread_bytes.map_or(0, |(_, bytes)| bytes);
             let bytes = bytes + segment_bytes;

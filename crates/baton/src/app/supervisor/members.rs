@@ -135,11 +135,7 @@ impl Supervisor {
         let released = dispatcher.release(id, 0, 0, now_ms);
         drop(dispatcher);
         match released {
-            Released::Next(next, standby) => {
-                for handoff in [Some(next), standby].into_iter().flatten() {
-                    Running::offer_elsewhere(handoff, now_ms);
-                }
-            }
+            Released::Next(next) => Running::offer_elsewhere(next, now_ms),
             Released::Idle {
                 others_have_standby: true,
             } => self.pool.recall(None),

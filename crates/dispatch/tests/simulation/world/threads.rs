@@ -93,7 +93,7 @@ impl World<'_> {
             return;
         };
         match self.dispatcher.release(id, 0, 0, self.now / MS) {
-            Released::Next(handoff, _) => self.take(handoff, scaler),
+            Released::Next(handoff) => self.take(handoff, scaler),
             Released::Left(_) => self.threads[thread].is_gone = true,
             Released::Idle { .. } | Released::GoesOn(_) | Released::Nothing => {}
         }
