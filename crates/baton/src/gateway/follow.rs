@@ -120,10 +120,10 @@ impl Gateway {
 
     /// The thread is free: it gets the next request, or goes idle.
     pub(super) fn release(&mut self, io: &mut Io, at: usize) -> Followed {
-        let running = self.running.swap_remove(at);
-        self.count_service(&running, io.now().mono_ms());
-        self.recycle(running.pending.bytes);
         let now_ms = io.now().mono_ms();
+        let running = self.running.swap_remove(at);
+        self.count_service(&running, now_ms);
+        self.recycle(running.pending.bytes);
         self.release_seat(&running.place, running.thread, running.seat, now_ms);
         Followed::Left
     }
