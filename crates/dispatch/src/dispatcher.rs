@@ -3,11 +3,13 @@
 use crate::fifo::{Fifo, Ticket};
 use crate::gauge::{Gauge, Glance};
 use crate::idle::IdleThreads;
-use crate::standby::SHORT_MS_MAX;
 
 /// Requests that a thread may have with it: the one that it runs, and those that stand by. Beside two, eight cost a worker's
 /// request a fifth less CPU; sixteen gave nothing more.
 pub const SEATS: u32 = 8;
+
+/// A thread whose last request took longer gets no standby, in milliseconds of a clock that is read once per tick.
+pub(crate) const SHORT_MS_MAX: u64 = 1;
 
 /// Bounds of an app's queue, and how its threads take turns.
 #[derive(Clone, Copy, Debug)]

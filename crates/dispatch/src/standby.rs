@@ -8,9 +8,6 @@
 
 use crate::dispatcher::{Dispatcher, Handoff, Released, State, ThreadId};
 
-/// A thread whose last request took longer gets no standby, in milliseconds of a clock that is read once per tick.
-pub(crate) const SHORT_MS_MAX: u64 = 1;
-
 impl<T: Clone, R> Dispatcher<T, R> {
     /// The oldest request that waits, to stand by at a thread that has just got to another. To be asked for until there
     /// is none.
@@ -72,6 +69,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatcher::SHORT_MS_MAX;
     use crate::{Limits, Submitted};
 
     type Small = Dispatcher<&'static str, u32>;
