@@ -86,7 +86,7 @@ impl<T> Thread<T> {
 
     /// The next seat in turn that is free.
     pub(crate) fn take_seat(&mut self) -> Option<u32> {
-        let seat = in_turn(self.last_seat).find(|seat| self.taken & 1 << seat == 0)?;
+        let seat = in_turn(self.last_seat).find(|seat| !self.has_taken(*seat))?;
         self.taken |= 1 << seat;
         self.last_seat = seat;
         Some(seat)
@@ -98,7 +98,11 @@ impl<T> Thread<T> {
 
     /// The seat that it looks at first when it has finished that one.
     fn seat_after(&self, seat: u32) -> Option<u32> {
-        in_turn(seat).find(|seat| self.taken & 1 << seat != 0)
+        in_turn(seat).find(|seat| self.has_taken(*seat))
+    }
+
+    fn has_taken(&self, seat: u32) -> bool {
+        self.taken & 1 << (seat % SEATS) != 0
     }
 }
 
@@ -190,6 +194,9 @@ impl<T: Clone, R> Dispatcher<T, R> {
         let State::Busy { since_ms } = thread.state else {
             return Released::Nothing;
         };
+        if thread.taken != 0 && !thread.has_taken(seat) {
+            return Released::Nothing;
+        }
         thread.is_quick = now_ms.saturating_sub(since_ms) <= SHORT_MS_MAX;
         thread.leave_seat(seat);
         if let Some(seat) = thread.seat_after(seat) {
@@ -357,7 +364,7 @@ pub enum Released<T, R> {
     },
     /// It was retired, is removed, and has no work any more.
     Left(T),
-    /// It has its other requests still, or was idle, or is not known.
+    /// It has its other requests still, or was idle, or thread or seat are not known.
     Nothing,
 }
 

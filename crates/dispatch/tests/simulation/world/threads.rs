@@ -13,6 +13,7 @@ pub struct Thread {
     steps: Steps,
     pub sleeps: u32,
     client: Option<usize>,
+    seat: u32,
     pub began: Time,
     computed: Time,
     pub is_gone: bool,
@@ -33,6 +34,7 @@ impl World<'_> {
             steps: Steps::default(),
             sleeps: 0,
             client: None,
+            seat: 0,
             began: self.now,
             computed: 0,
             is_gone: false,
@@ -47,6 +49,7 @@ impl World<'_> {
         let steps = (self.load.script)(&mut self.clients[client].random, self.now);
         let state = &mut self.threads[thread];
         state.client = Some(client);
+        state.seat = handoff.seat;
         state.steps = steps;
         state.began = self.now;
         state.computed = 0;
@@ -92,7 +95,8 @@ impl World<'_> {
         let Some(id) = self.threads[thread].id else {
             return;
         };
-        match self.dispatcher.release(id, 0, 0, self.now / MS) {
+        let seat = self.threads[thread].seat;
+        match self.dispatcher.release(id, seat, 0, self.now / MS) {
             Released::Next(handoff) => self.take(handoff, scaler),
             Released::Left(_) => self.threads[thread].is_gone = true,
             Released::Idle { .. } | Released::GoesOn(_) | Released::Nothing => {}
