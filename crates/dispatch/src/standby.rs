@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(
             release(&mut dispatcher, second, 0, 0).len(),
             1 + 1,
-            "of 2, two stay for who is free first"
+            "one stays for who is free first"
         );
     }
 

@@ -115,7 +115,7 @@ impl Segment {
         self.geometry
     }
 
-    /// Memory that has been written to so far, and is held until the segment ends: what lies in it is read by nobody.
+    /// Memory that has been written to so far. It is held until the segment ends.
     pub fn touched_bytes(&self) -> u64 {
         let files = [self.down.file(), self.up.file()];
         let blocks = |file| rustix::fs::fstat(file).map_or(0, |stat| stat.st_blocks as u64);

@@ -6,12 +6,11 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
+use baton_dispatch::SEATS;
 use baton_handoff::control::{self, Kind};
 use baton_handoff::front::{Segment, Slot};
 use baton_handoff::slot::Generation;
 use rustix::process::{Pid, Signal};
-
-use baton_dispatch::SEATS;
 
 use super::Pool;
 
