@@ -147,8 +147,12 @@ class Scaling(unittest.TestCase):
         self.assertEqual(set(scaling.CANDIDATES), {load.scenario for load in loads.LOADS})
 
     def test_the_search_goes_on_while_the_most_does_best(self):
-        self.assertEqual(scaling.search((2, 4), lambda threads: min(threads, 10)), {2: 2, 4: 4, 8: 8, 16: 10, 32: 10})
-        self.assertEqual(scaling.search((2, 4), lambda threads: -threads), {2: -2, 4: -4})
+        self.assertEqual(scaling.search((2, 4), 99, lambda threads: min(threads, 10)), {2: 2, 4: 4, 8: 8, 16: 10, 32: 10})
+        self.assertEqual(scaling.search((2, 4), 99, lambda threads: -threads), {2: -2, 4: -4})
+        self.assertEqual(scaling.search((2, 4), 6, lambda threads: threads), {2: 2, 4: 4, 6: 6})
+
+    def test_no_more_threads_than_clients_are_tried(self):
+        self.assertEqual(loads.most_clients('connections = "20s:150,20s:1000,10s:0"'), 1000)
 
     def test_step(self):
         pair = {"scaling": [1, 1, 1, 40, 95, 100, 100, 90, 100], "ideal": [1, 1, 1, 100, 100, 100, 100, 100, 90]}

@@ -1,5 +1,7 @@
 """Which servers can be started here, and how. What is missing is named with its remedy."""
 
+import functools
+
 from lib import builds, paths, peers, servers, targets
 
 NO_BATON = "no target/release/baton; run make build"
@@ -25,11 +27,13 @@ def servers_here(chosen, problems):
             problems.append(str(error))
 
     offer("baton", paths.BATON, servers.Baton, NO_BATON)
+    offer("baton-by-load", paths.BATON, functools.partial(servers.BatonByLoad, None), NO_BATON)
     offer("baton-worker", paths.BATON, servers.BatonWorker, NO_BATON)
     # Not in Debian: no remedy but the variable, and php-fpm stands in for it.
     if paths.FRANKENPHP:
         makers["frankenphp"] = servers.FrankenPhpWorker
     offer("php-fpm", paths.NGINX and paths.PHP_FPM, servers.PhpFpm, NO_PHP_FPM)
+    offer("php-fpm-few", paths.NGINX and paths.PHP_FPM, functools.partial(servers.PhpFpmFew, servers.FEW), NO_PHP_FPM)
     offer("php-fpm-as-shipped", paths.NGINX and paths.PHP_FPM, servers.PhpFpmAsShipped, NO_PHP_FPM)
     offer("nginx", paths.NGINX, servers.Nginx, "apt-get install nginx-light")
     for name, more in targets.VARIANTS.items():

@@ -12,7 +12,7 @@ from lib import answers, loadtest, paths, processes, servers
 # Threads and children of those that have a fixed number: far more than cores, as people choose it for requests that wait.
 THREADS = 64
 # What Baton starts with, and goes back to.
-LEAST = 2 * (os.cpu_count() or 1)
+LEAST = servers.FEW
 # A quick run goes through each ramp in so many seconds, and everything else in a scenario that takes long in as much less.
 QUICK_S = 3
 # Literal sleeps from a second on are the ones that a load is about.
@@ -69,6 +69,11 @@ def seconds(scenario):
     """How long the ramp of a scenario lasts."""
     stages = STAGES.search(scenario)[1]
     return sum(_ms(*SPAN.match(stage).groups()) for stage in stages.split(",")) / 1000
+
+
+def most_clients(scenario):
+    """How many clients there are at the peak of its ramp."""
+    return max(int(stage.split(":")[1]) for stage in STAGES.search(scenario)[1].split(","))
 
 
 def scale(load, options):

@@ -5,9 +5,9 @@ from lib import loads, servers
 
 PAIRS = 9
 TARGET = 0.95
-# What is tried as the fixed number, for each load: about half as many and twice as many as the simulation finds best.
-CANDIDATES = {"hello": (2, 3, 4, 8), "database": (24, 32, 48, 64, 96), "external-api": (256, 384, 512, 768), "computation": (2, 3, 4, 6, 8),
-              "hanging": (128, 256, 384, 512), "timeouts": (16, 32, 64, 128, 256, 512)}
+# What is tried as the fixed number of each load, before the search goes on upwards.
+CANDIDATES = {"hello": (2, 3, 4, 8), "database": (48, 64, 96), "external-api": (384, 512, 768), "computation": (4, 8, 16, 32),
+              "hanging": (256, 384), "timeouts": (128, 256, 384)}
 NAMES = [f"scaling-{load.scenario}" for load in loads.LOADS]
 SCALING, DEFAULT = "scaling", f"{loads.LEAST} threads"
 
@@ -35,7 +35,7 @@ def run(name, options, progress):
         progress.say(f"{name}, {threads or 'scaling'}: {one['handled']:,} handled, {loads.in_words(one['not_handled']) or 'no errors'}")
         return one
 
-    searched = search(CANDIDATES[load.scenario], lambda threads: once(threads)["handled"])
+    searched = search(CANDIDATES[load.scenario], loads.most_clients(load.text()), lambda threads: once(threads)["handled"])
     ideal = max(searched, key=searched.get)
     rounds = []
     for number in range(pairs(options)):
@@ -44,11 +44,12 @@ def run(name, options, progress):
     return {"name": name, "seconds": loads.seconds(load.text()) * factor, "searched": searched, "ideal": ideal, "rounds": rounds}
 
 
-def search(candidates, handled_by):
-    """What each handled; twice as many are tried as long as the most did best."""
+def search(candidates, most, handled_by):
+    """What each handled; twice as many are tried as long as the most did best, up to `most`, a thread for each client."""
     searched = {threads: handled_by(threads) for threads in candidates}
-    while (best := max(searched, key=searched.get)) == max(searched):
-        searched[2 * best] = handled_by(2 * best)
+    while (best := max(searched, key=searched.get)) == max(searched) and best < most:
+        more = min(2 * best, most)
+        searched[more] = handled_by(more)
     return searched
 
 

@@ -17,6 +17,8 @@ from lib import answers, paths, processes
 START_TIMEOUT_S = 15
 STOP_TIMEOUT_S = 10
 OPEN_FILES = 65536
+# What Baton starts with when nothing is configured.
+FEW = 2 * (os.cpu_count() or 1)
 SCRIPT_AGE_S = 3600
 # Who nginx's workers and php-fpm's children run as when root starts them; nobody else may choose.
 UNPRIVILEGED_USER = "www-data"
@@ -241,6 +243,12 @@ class Baton(Php, Server):
         return [pid for pid in self.pids() if pid not in self.front_pids()]
 
 
+class BatonByLoad(Baton):
+    """With nothing configured."""
+
+    name = "baton, threads by load"
+
+
 class Worker:
     """The scripts as one worker: its paths have no file, so they are the worker's."""
 
@@ -318,6 +326,12 @@ class PhpFpm(Php, Server):
 
     def app_pids(self):
         return processes.tree(self.roots[0].pid)
+
+
+class PhpFpmFew(PhpFpm):
+    """With as many children as Baton has threads when nothing is configured and more would not help."""
+
+    name = f"nginx+php-fpm, {FEW} children"
 
 
 class PhpFpmAsShipped(PhpFpm):

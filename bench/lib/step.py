@@ -37,7 +37,7 @@ def run(options, progress):
             progress.say(f"{NAME}, {mode}, {threads or 'scaling'}: {' '.join(map(str, handled))}")
             return handled
 
-        searched = scaling.search(CANDIDATES, lambda threads: _steady(once(threads)))
+        searched = scaling.search(CANDIDATES, CLIENTS, lambda threads: _steady(once(threads)))
         ideal = max(searched, key=searched.get)
         rounds = []
         for number in range(_pairs(options)):

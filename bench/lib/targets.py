@@ -45,6 +45,16 @@ FRANKENPHP_HELLO, FRANKENPHP_BIG, FRANKENPHP_PARTS = 0.95, 2.5, 2.8 / 2.5
 WORKER_HELLO = 3.5 * FRANKENPHP_HELLO
 WORKER_P99 = 3.0 * 4.1 / 9.1
 
+
+def pages(site, path, note):
+    """A page of an application: the interpreter's work, so what the server can do is to let no more of them compute at once than is
+    good. Baton with nothing configured finds out by itself; beside it php-fpm with the usual 8 children and with as few, and both with 8."""
+    goal = {"rate": 1.0, "p99": 1.0}
+    return [Comparison(f"{site}{ending}", path, 10, subject, peer, targets, rounds_min=ROUNDS_WHEN_NEAR, site=site, note=note)
+            for ending, subject, peer, targets in (("", "baton-by-load", "php-fpm", goal), ("-few", "baton-by-load", "php-fpm-few", {}),
+                                                   ("-8", "baton", "php-fpm", {}))]
+
+
 COMPARISONS = [
     Comparison("hello-4", "/hello.php", 4, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0}),
     Comparison("hello-50", "/hello.php", 50, "baton", "php-fpm", {"rate": 3.0, "cpu": 3.0, "p99": 2.0}),
@@ -63,10 +73,8 @@ COMPARISONS = [
     Comparison("frankenphp-500", "/hello.php", 500, "baton-worker", "frankenphp", {"rate": 3.5, "p99": 3.0}),
     Comparison("frankenphp-big", "/big.php", 4, "baton-worker", "frankenphp", {"rate": 1.5}),
     Comparison("frankenphp-parts", "/parts.php", 4, "baton-worker", "frankenphp", {"rate": 3.0}),
-    Comparison("mediawiki", "/index.php?title=Main_Page", 10, "baton", "php-fpm", {"rate": 1.0, "p99": 1.0},
-               rounds_min=ROUNDS_WHEN_NEAR, site="mediawiki", note="MediaWiki's main page, SQLite and APCu"),
-    Comparison("wordpress", "/?p=1", 10, "baton", "php-fpm", {"rate": 1.0, "p99": 1.0},
-               rounds_min=ROUNDS_WHEN_NEAR, site="wordpress", note="a post of WordPress, MariaDB on a unix socket"),
+    *pages("mediawiki", "/index.php?title=Main_Page", "MediaWiki's main page, SQLite and APCu"),
+    *pages("wordpress", "/?p=1", "a post of WordPress, MariaDB on a unix socket"),
     Comparison("static-1k", "/1k.txt", 50, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
     Comparison("static-1m", "/1m.bin", 10, "baton", "nginx", {"rate": 0.9}, rounds_min=ROUNDS_WHEN_NEAR),
     Comparison("constant", "/", 50, "constant", "hyper", {"rate": 1.0}, rounds_min=ROUNDS_WHEN_NEAR,
