@@ -92,8 +92,11 @@ impl<T> Thread<T> {
         Some(seat)
     }
 
-    pub(crate) fn leave_seat(&mut self, seat: u32) {
+    /// Whether it had a request.
+    pub(crate) fn leave_seat(&mut self, seat: u32) -> bool {
+        let had_one = self.has_taken(seat);
         self.taken &= !(1 << (seat % SEATS));
+        had_one
     }
 
     /// The seat that it looks at first when it has finished that one.

@@ -58,9 +58,10 @@ impl<T: Clone, R> Dispatcher<T, R> {
         if !self.has_standby(id) {
             return self.release(id, seat, near, now_ms);
         }
-        self.standing -= 1;
-        if let Some(thread) = self.get_mut(id) {
-            thread.leave_seat(seat);
+        if let Some(thread) = self.get_mut(id)
+            && thread.leave_seat(seat)
+        {
+            self.standing -= 1;
         }
         Released::Nothing
     }
@@ -217,6 +218,16 @@ mod tests {
         assert_eq!(dispatcher.release(id, 2, 0, 0), Released::GoesOn(3));
         assert!(!dispatcher.has_standby(id));
         assert_eq!(dispatcher.release(id, 3, 0, 9), IDLE);
+    }
+
+    #[test]
+    fn a_seat_is_given_back_once() {
+        let (mut dispatcher, id) = one_thread(4);
+        assert_eq!(release(&mut dispatcher, id, 0, 0).len(), 4);
+        for _ in 0..2 {
+            assert_eq!(dispatcher.withdraw(id, 2, 0, 0), Released::Nothing);
+            assert_eq!(dispatcher.waiting_count(), 2);
+        }
     }
 
     #[test]

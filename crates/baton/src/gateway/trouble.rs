@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use super::answers::{refuse, unavailable};
 use super::follow::is_complete;
 use super::{Followed, Gateway, STALLED_MS_MAX, Stalled};
-use crate::app::{Client, Message, Pending, Pool, Process, Stage};
+use crate::app::{Client, Message, Pending, Pool, Process, Running, Stage};
 
 impl Gateway {
     /// Answers for a thread that will not. The thread is not released: its process is ending.
@@ -27,15 +27,7 @@ impl Gateway {
         }
         if running.client == Client::There {
             self.count_trouble(running.pool(), |counters| &counters.process_ended);
-            match running.stage {
-                Stage::Head => refuse(
-                    io,
-                    running.pending.conn,
-                    502,
-                    "The application process ended.\n",
-                ),
-                Stage::Body => io.abort(running.pending.conn),
-            }
+            refuse_or_abort(io, &running, 502, "The application process ended.\n");
         }
         self.recycle(running.pending.bytes);
     }
@@ -192,15 +184,7 @@ impl Gateway {
             options.deadline_ms
         );
         if running.client == Client::There {
-            match running.stage {
-                Stage::Head => refuse(
-                    io,
-                    running.pending.conn,
-                    504,
-                    "The application took too long.\n",
-                ),
-                Stage::Body => io.abort(running.pending.conn),
-            }
+            refuse_or_abort(io, running, 504, "The application took too long.\n");
         }
         self.count_trouble(&process.pool, |counters| &counters.over_deadline);
         process.signal(Signal::PROF);
@@ -273,5 +257,13 @@ impl Gateway {
         } else {
             pool.post(pending.io, Message::Refuse(pending.conn));
         }
+    }
+}
+
+/// A reply of which nothing was sent can still be another; of one that has begun, only the end is left.
+fn refuse_or_abort(io: &mut Io, running: &Running, status: u16, reason: &str) {
+    match running.stage {
+        Stage::Head => refuse(io, running.pending.conn, status, reason),
+        Stage::Body => io.abort(running.pending.conn),
     }
 }

@@ -19,7 +19,7 @@ const LEFT_SHARE_MIN: f64 = 0.03;
 /// As long as an app uses less than this share, it may start threads although the CPU is full.
 const OWN_SHARE: f64 = 0.8;
 /// Where threads need so many times the cores, calculated, a small rest of the CPU is no reason for one more.
-const AMPLE_FACTOR: f64 = 2.0;
+const AMPLE_FACTOR: f64 = 3.0;
 /// No thread counts for less than this share of a core.
 const THREAD_USE_MIN: f64 = 0.001;
 /// Before it is known what a start costs: so many at once for each core.

@@ -149,18 +149,18 @@ fn a_small_rest_of_the_cpu_is_no_reason_where_threads_are_ample() {
         },
         ..sleepy()
     };
-    // By calculation 3.6 cores and 4.5.
+    // By calculation 5.4 cores and 6.3.
     assert_eq!(
         started(&Observation {
-            threads: 4,
-            ..rest(4.0, 0.2)
+            threads: 6,
+            ..rest(6.0, 0.2)
         }),
         1
     );
     assert_eq!(
         started(&Observation {
-            threads: 5,
-            ..rest(5.0, 0.2)
+            threads: 7,
+            ..rest(7.0, 0.2)
         }),
         0
     );
