@@ -6,8 +6,8 @@ from lib import loads, servers
 PAIRS = 9
 TARGET = 0.95
 # What is tried as the fixed number of each load, before the search goes on upwards.
-CANDIDATES = {"hello": (2, 3, 4, 8), "database": (48, 64, 96), "external-api": (384, 512, 768), "computation": (4, 8, 16, 32),
-              "hanging": (256, 384), "timeouts": (128, 256, 384)}
+CANDIDATES = {"hello": (2, 3, 4, 8), "database": (24, 32, 48, 64, 96), "external-api": (256, 384, 512, 768), "computation": (2, 4, 8, 16, 32),
+              "hanging": (128, 256, 384), "timeouts": (16, 32, 64, 128, 256, 384)}
 NAMES = [f"scaling-{load.scenario}" for load in loads.LOADS]
 SCALING, DEFAULT = "scaling", f"{loads.LEAST} threads"
 
