@@ -161,9 +161,9 @@ class Scaling(unittest.TestCase):
 
     def test_handoffs(self):
         one = {"rate": 90, "p50_us": 1, "p75_us": 2, "p90_us": 3, "p99_us": 4, "switches": 1, "off_cpu_us": 1, "cpu_us": 1}
-        rounds = [{"direct": one, "queue": {**one, "rate": 45}, "semaphore": one}]
+        rounds = [{"direct": one, "queue": {**one, "rate": 45}, "semaphore": one, "none": one}]
         self.assertEqual(handoffs.ratios(rounds, "rate", "queue"), [2])
-        found = {"load": "workers", "threads": 8, "connections": 500, "io_threads": 1, "rounds": rounds, "futex": {"direct": 0.1, "queue": None, "semaphore": 0.2}}
+        found = {"load": "workers", "threads": 8, "connections": 500, "io_threads": 1, "rounds": rounds, "futex": {"direct": 0.1, "queue": None, "semaphore": 0.2, "none": 0}}
         self.assertIn("2.00x", report_handoffs.markdown([found]))
 
     def test_promise(self):

@@ -4,8 +4,9 @@ ours (`bench/handoff`), whose applications do made-up work."""
 from lib import loadtest, paths, processes, servers, stats, syscalls
 from lib.load import LoadError
 
-DIRECT, SEMAPHORE = "direct", "semaphore"
-HANDOFFS = (DIRECT, "queue", SEMAPHORE)
+DIRECT, SEMAPHORE, NONE = "direct", "semaphore", "none"
+# The last has no application, and shows what is left of latencies without a handoff.
+HANDOFFS = (DIRECT, "queue", SEMAPHORE, NONE)
 # What PHP computes for a hello, as a worker and as a script: see "floors" and the worker's CPU in RESULTS.md.
 WORKER_NS, REGULAR_NS = 2_000, 7_000
 # name, threads, connections, nanoseconds of work.

@@ -3,7 +3,8 @@
 from lib import handoffs, stats
 from lib.tables import table
 
-WORDS = {handoffs.DIRECT: "direct", "queue": "pulled, one blocking queue", handoffs.SEMAPHORE: "pulled, tickets on a semaphore"}
+WORDS = {handoffs.DIRECT: "direct", "queue": "pulled, one blocking queue", handoffs.SEMAPHORE: "pulled, tickets on a semaphore",
+         handoffs.NONE: "none: the I/O threads answer"}
 
 
 def markdown(found):

@@ -6,12 +6,14 @@ use std::process::{Command, Stdio};
 
 use baton_handoff::app::{ReplyWriter, Segment, Taken};
 use baton_handoff::control::{self, Kind};
+use baton_handoff::reply::encode;
 use baton_handoff::request::Field;
 use baton_handoff::ring::End;
-use baton_handoff::{reply, schedule};
+use baton_handoff::schedule;
 use rustix::process::{Signal, set_parent_process_death_signal};
 
 use crate::queue::{Pull, Queue};
+use crate::reply::{BODY, headers};
 
 /// The argument of a process that the front has started.
 pub const ROLE: &str = "app";
@@ -91,12 +93,9 @@ fn answer(segment: &Segment, taken: Taken, turns: u64) -> ReplyWriter {
         .expect("our own front tells the truth");
     let seed = head.field(Field::Target).len() as u64;
     let mut bytes = Vec::with_capacity(256);
-    let headers: [(&[u8], &[u8]); 2] = [
-        (b"Content-Type", b"text/html; charset=UTF-8"),
-        (b"X-Work", &work(turns, seed).to_ne_bytes().map(printable)),
-    ];
-    reply::encode(&mut bytes, 200, headers.into_iter()).expect("short");
-    bytes.extend_from_slice(b"Hello, world!");
+    let work = work(turns, seed).to_ne_bytes().map(printable);
+    encode(&mut bytes, 200, headers(&work).into_iter()).expect("short");
+    bytes.extend_from_slice(BODY);
     let mut writer = ReplyWriter::new(taken);
     let written = writer.copy_in(segment, &bytes);
     assert_eq!(written, bytes.len(), "an empty ring has room");

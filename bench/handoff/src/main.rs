@@ -1,16 +1,18 @@
-//! `bench-handoff ADDR direct|queue|semaphore THREADS IO_THREADS WORK_NS`: how a request gets to an application thread.
+//! `bench-handoff ADDR direct|queue|semaphore|none THREADS IO_THREADS WORK_NS`: how a request gets to an application thread.
 //!
 //! Each thread is a process of its own, as PHP's are. Front, shared memory, wake-ups and replies are Baton's; what differs is who
 //! chooses the thread:
 //!
 //! - [`direct`]: the dispatcher, which hands each request to an idle thread, as Baton does;
 //! - [`pulled`]: whichever thread comes first. What it pulls from is one blocking queue (a mutex and a condition that
-//!   all processes share), or a ring with FIFO tickets behind a semaphore: see [`queue`].
+//!   all processes share), or a ring with FIFO tickets behind a semaphore: see [`queue`];
+//! - [`none`]: nobody. The I/O threads answer by themselves, and what latency is left is not the handoff's.
 //!
 //! What applications do is made up: [`app::work`] computes for so many nanoseconds.
 
 mod app;
 mod direct;
+mod none;
 mod pulled;
 mod queue;
 mod reply;
@@ -41,7 +43,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             serve(address.parse()?, handoff, &options)
         }
         _ => Err(
-            "usage: bench-handoff ADDR direct|queue|semaphore THREADS IO_THREADS WORK_NS".into(),
+            "usage: bench-handoff ADDR direct|queue|semaphore|none THREADS IO_THREADS WORK_NS"
+                .into(),
         ),
     }
 }
@@ -69,6 +72,7 @@ fn serve(address: SocketAddr, handoff: &str, options: &Options) -> Result<(), Bo
             })?;
             Ok(server.join()?)
         }
-        other => Err(format!("{other}: direct, queue or semaphore was expected").into()),
+        "none" => Ok(Server::start(config, |_, _| none::Gateway)?.join()?),
+        other => Err(format!("{other}: direct, queue, semaphore or none was expected").into()),
     }
 }

@@ -1,7 +1,8 @@
 //! What processes pull from, in memory that all of them share: a blocking queue, a ring behind a semaphore, and for each I/O thread
 //! a ring that says which requests are finished.
 //!
-//! All rings have a cell for each slot that there is, so none can be full.
+//! All rings have a cell for each slot that there is, so none can be full. But a cell may still be taken when its turn comes
+//! again: whoever has the ticket of a round ago can have lost the CPU before it looked.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -200,7 +201,7 @@ impl Semaphore {
 impl Pull for Semaphore {
     fn push(&self, slot: u32) {
         let ticket = self.tail.0.fetch_add(1, Ordering::Relaxed);
-        self.cells[cell(ticket)].store(slot + 1, Ordering::Release);
+        put_cell(&self.cells[cell(ticket)], slot);
         self.count.0.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.0.load(Ordering::SeqCst) > 0 {
             wake_one(&self.count.0);
@@ -225,7 +226,7 @@ struct Finished {
 impl Finished {
     fn push(&self, slot: u32) {
         let ticket = self.tail.0.fetch_add(1, Ordering::Relaxed);
-        self.cells[(ticket % SLOTS_PER_IO) as usize].store(slot + 1, Ordering::Release);
+        put_cell(&self.cells[(ticket % SLOTS_PER_IO) as usize], slot);
     }
 
     fn next(&self, seen: &mut u32) -> Option<u32> {
@@ -240,6 +241,15 @@ impl Finished {
 
 fn cell(ticket: u32) -> usize {
     (ticket % SLOTS) as usize
+}
+
+fn put_cell(cell: &AtomicU32, slot: u32) {
+    while cell
+        .compare_exchange(0, slot + 1, Ordering::Release, Ordering::Relaxed)
+        .is_err()
+    {
+        rustix::thread::sched_yield();
+    }
 }
 
 /// Whoever has the ticket may be a little ahead of whoever writes the cell.

@@ -10,6 +10,15 @@ use baton_server::{ConnId, Io, Request};
 /// Before an I/O thread sleeps, and has the applications knock, it lets them run a little, as Baton's does.
 pub const YIELDS_BEFORE_SLEEP: u32 = 5;
 
+pub const BODY: &[u8] = b"Hello, world!";
+
+pub fn headers(work: &[u8]) -> [(&[u8], &[u8]); 2] {
+    [
+        (b"Content-Type", b"text/html; charset=UTF-8"),
+        (b"X-Work", work),
+    ]
+}
+
 pub fn encode(bytes: &mut Vec<u8>, request: &Request<'_>) {
     let mut fields: [&[u8]; Field::COUNT] = [b""; Field::COUNT];
     fields[Field::Target as usize] = request.head.path.as_bytes();
