@@ -50,11 +50,12 @@ def run_anew(comparison, makers, options, progress):
     wanted = _wanted(comparison, options)
     while len(rounds) < wanted:
         servers = [make() for make in makers]
+        turn = _turn(servers, len(rounds))
         with contextlib.ExitStack() as running:
-            for server in servers[::-1] if len(rounds) % 2 else servers:
+            for server in turn:
                 running.enter_context(server)
                 progress.done(START_S)
-            for server in servers:
+            for server in turn:
                 _warm_up(comparison, server, WARM_UP_ANEW_S, progress)
             rounds.append(_round(comparison, servers, options, progress, len(rounds), wanted))
     return _found(comparison, servers, rounds)
@@ -74,10 +75,13 @@ def _found(comparison, servers, rounds):
             "ratios": _judge(comparison, rounds)}
 
 
+def _turn(servers, number):
+    return servers if number % 2 == 0 else servers[::-1]
+
+
 def _round(comparison, servers, options, progress, number, wanted):
-    order = servers if number % 2 == 0 else servers[::-1]
     figures = {}
-    for server in order:
+    for server in _turn(servers, number):
         one = measure.under_load(server, server.path_of(comparison.path), comparison.connections, options.seconds)
         figures[server.name] = one
         progress.done(options.seconds + OVERHEAD_S)
