@@ -23,7 +23,7 @@ const TRIAL: u64 = 2_000_000;
 
 /// For the front: starts a process of its own, with what the message carries.
 pub fn start(
-    numbers: (u64, u64),
+    turns: u64,
     how: &[u8],
     descriptors: &[std::os::fd::BorrowedFd<'_>],
 ) -> io::Result<()> {
@@ -32,14 +32,19 @@ pub fn start(
         .arg(ROLE)
         .stdin(Stdio::from(other))
         .spawn()?;
+    let numbers = (turns, u64::from(std::process::id()));
     control::send(front.as_fd(), Kind::Fork, numbers, how, descriptors, true)
 }
 
-/// `numbers`: turns of work, and how many I/O threads there are. Text: how it gets its requests.
+/// The message's numbers: turns of work, and the front's process. Text: how it gets its requests.
 pub fn run() -> io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let message =
         control::receive(io::stdin().as_fd(), true)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+    // A front that ended before the signal was asked for sends none.
+    if u64::from(std::os::unix::process::parent_id()) != message.b {
+        return Ok(());
+    }
     let mut descriptors = message.descriptors.into_iter();
     let mut next = || descriptors.next().ok_or(io::ErrorKind::UnexpectedEof);
     let (down, up, flags) = (next()?, next()?, next()?);

@@ -76,7 +76,7 @@ impl Front {
                 .collect::<io::Result<Vec<_>>>()?;
             let mut descriptors = vec![segment.down_file(), segment.up_file(), flags.file()];
             descriptors.extend(knockers.iter().map(AsFd::as_fd));
-            app::start((turns, 0), b"direct", &descriptors)?;
+            app::start(turns, b"direct", &descriptors)?;
             processes.push(Process {
                 segment,
                 generations: Default::default(),

@@ -44,7 +44,7 @@ impl Front {
         let how: &[u8] = if has_tickets { b"semaphore" } else { b"queue" };
         let turns = app::turns_in(options.work_ns);
         for _ in 0..options.threads {
-            app::start((turns, 0), how, &descriptors)?;
+            app::start(turns, how, &descriptors)?;
         }
         let queue = Queue::map(file)?;
         Ok(Arc::new(Self {
