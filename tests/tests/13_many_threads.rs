@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use baton_journeys::options::THREADS;
 use baton_journeys::{Account, Baton, Site, alone, wait_until};
 
-/// An I/O thread looks through up to 128 busy slots by itself; beyond, completions have to knock.
-const PROCESSES: usize = 180;
-const CLIENTS: usize = 180;
+/// An I/O thread looks through up to 512 busy slots by itself; beyond, completions have to knock.
+const PROCESSES: usize = 560;
+const CLIENTS: usize = 560;
 
 fn every_reply_is_found(io_threads: &str) {
     let _alone = alone();

@@ -175,10 +175,21 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.take_out(id).is_some()
     }
 
-    /// A request has arrived at I/O thread `near`.
+    /// A request has arrived at I/O thread `near`, on a new connection.
     pub fn submit(&mut self, request: R, near: usize, now_ms: u64) -> Submitted<T, R> {
+        self.submit_after(None, request, near, now_ms)
+    }
+
+    /// The same, on a connection whose request before was served by thread `last`.
+    pub fn submit_after(
+        &mut self,
+        last: Option<ThreadId>,
+        request: R,
+        near: usize,
+        now_ms: u64,
+    ) -> Submitted<T, R> {
         self.count_until(now_ms);
-        if let Some(id) = self.take_idle(near, now_ms) {
+        if let Some(id) = self.take_idle(last, near, now_ms) {
             return Submitted::Handoff(self.hand(id, request, now_ms, now_ms));
         }
         if self.queue.len() >= self.limits.queue_len_max {
@@ -231,7 +242,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         now_ms: u64,
     ) -> Submitted<T, R> {
         self.count_until(now_ms);
-        match self.take_idle(near, now_ms) {
+        match self.take_idle(None, near, now_ms) {
             Some(id) => Submitted::Handoff(self.hand(id, request, since_ms, now_ms)),
             None => Submitted::Queued(self.queue.push_front(request, since_ms)),
         }
@@ -298,8 +309,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.gauge.advance(busy, self.waiting_count(), now_ms);
     }
 
-    fn take_idle(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {
-        let id = self.idle.take(near, now_ms)?;
+    fn take_idle(&mut self, last: Option<ThreadId>, near: usize, now_ms: u64) -> Option<ThreadId> {
+        let id = self.idle.take(last, near, now_ms)?;
         self.gauge.idle_fell_to(self.idle.len());
         Some(id)
     }
@@ -423,10 +434,26 @@ mod tests {
     }
 
     #[test]
+    fn the_one_that_served_the_connection_before_is_preferred() {
+        let (mut dispatcher, ids) = with_threads(&["a", "b", "c"]);
+        assert_eq!(
+            handed(dispatcher.submit_after(Some(ids[1]), 1, 0, 1)),
+            "b",
+            "neither the last to go idle nor the first"
+        );
+        assert_eq!(
+            handed(dispatcher.submit_after(Some(ids[1]), 2, 0, 1)),
+            "c",
+            "it is busy"
+        );
+    }
+
+    #[test]
     fn one_that_was_idle_for_long_goes_first_once() {
-        let (mut dispatcher, _) = with_threads(&["a", "b"]);
+        let (mut dispatcher, ids) = with_threads(&["a", "b"]);
         let now_ms = LIMITS.rotate_ms + 1;
-        assert_eq!(handed(dispatcher.submit(1, 0, now_ms)), "a");
+        let last = Some(ids[1]);
+        assert_eq!(handed(dispatcher.submit_after(last, 1, 0, now_ms)), "a");
     }
 
     #[test]

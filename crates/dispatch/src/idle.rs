@@ -1,15 +1,15 @@
 //! The idle threads of an app, and which of them works next.
 //!
-//! The last to go idle has the warmest caches, so it goes first. But a thread that has been idle
-//! for long goes first once: otherwise some threads would first be used at the peak, which is the
+//! The thread that last served the same connection knows its client, so it goes first; else the last to go idle, which has
+//! the warmest caches. But a thread that has been idle for long goes first once: otherwise some threads would first be used at the peak, which is the
 //! worst time to find out that the database has no connection left for them.
 
 use std::collections::VecDeque;
 
 use crate::dispatcher::ThreadId;
 
-/// How far back a thread near the asking I/O thread is looked for.
-const NEAR_LOOK_MAX: usize = 8;
+/// How far back the connection's last thread, or one near the asking I/O thread, is looked for.
+const LOOK_MAX: usize = 8;
 
 struct Idle {
     thread: ThreadId,
@@ -43,17 +43,24 @@ impl IdleThreads {
         });
     }
 
-    pub(crate) fn take(&mut self, near: usize, now_ms: u64) -> Option<ThreadId> {
+    /// `last`: which served the connection before, if that is known.
+    pub(crate) fn take(
+        &mut self,
+        last: Option<ThreadId>,
+        near: usize,
+        now_ms: u64,
+    ) -> Option<ThreadId> {
         let longest = self.idle.front()?;
         if now_ms.saturating_sub(longest.since_ms) > self.rotate_ms {
             return self.idle.pop_front().map(|idle| idle.thread);
         }
         let len = self.idle.len();
-        let last = (len.saturating_sub(NEAR_LOOK_MAX)..len)
-            .rev()
-            .find(|at| self.idle[*at].near == near)
+        let mut latest = (len.saturating_sub(LOOK_MAX)..len).rev();
+        let at = last
+            .and_then(|last| latest.clone().find(|at| self.idle[*at].thread == last))
+            .or_else(|| latest.find(|at| self.idle[*at].near == near))
             .unwrap_or(len - 1);
-        self.idle.remove(last).map(|idle| idle.thread)
+        self.idle.remove(at).map(|idle| idle.thread)
     }
 
     /// Each with since when, the longest idle first.

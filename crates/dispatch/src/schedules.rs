@@ -15,7 +15,8 @@ const LIMITS: Limits = Limits {
 
 #[derive(Clone, Debug)]
 enum Event {
-    Submit,
+    /// On a connection that one of the threads, which may be busy or gone, has served before.
+    Submit(usize),
     Finish(usize),
     /// A thread comes to a request that stands by before the others.
     FinishStandby(usize),
@@ -35,7 +36,7 @@ enum Event {
 
 fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        6 => Just(Event::Submit),
+        6 => (0..8usize).prop_map(Event::Submit),
         5 => (0..8usize).prop_map(Event::Finish),
         1 => (0..8usize).prop_map(Event::FinishStandby),
         1 => (0..8usize).prop_map(Event::Withdraw),
@@ -57,6 +58,8 @@ struct Schedule {
     next_thread: u32,
     next_request: u32,
     threads: BTreeMap<u32, ThreadId>,
+    /// Of all threads that there ever were.
+    ids: Vec<ThreadId>,
     retired: Vec<u32>,
     keep: usize,
     running: Vec<Held>,
@@ -88,6 +91,7 @@ impl Schedule {
             next_thread: 0,
             next_request: 0,
             threads: BTreeMap::new(),
+            ids: Vec::new(),
             retired: Vec::new(),
             keep: 0,
             running: Vec::new(),
@@ -103,10 +107,11 @@ impl Schedule {
     fn step(&mut self, event: Event) -> Checked {
         let now_ms = self.now_ms;
         match event {
-            Event::Submit => {
+            Event::Submit(last) => {
                 let request = self.next_request;
                 self.next_request += 1;
-                match self.dispatcher.submit(request, 0, now_ms) {
+                let last = self.ids.get(last).copied();
+                match self.dispatcher.submit_after(last, request, 0, now_ms) {
                     Submitted::Handoff(handoff) => self.handed(handoff)?,
                     Submitted::Queued(ticket) => {
                         self.waiting.push_back(request);
@@ -142,6 +147,7 @@ impl Schedule {
                 self.next_thread += 1;
                 let id = self.dispatcher.add(number);
                 self.threads.insert(number, id);
+                self.ids.push(id);
                 self.release(number, 0)?;
                 self.leave()?;
             }

@@ -3,7 +3,7 @@
 //! A request's way through this room: [`caller`] says who asks, [`sites`] has the routes and the
 //! apps, [`resolve`] says what the path means, [`static_file`] answers for a file, [`fields`]
 //! encodes what goes to the app, [`submit`] gives it to the dispatcher of a pool, [`Running`] is
-//! the record of who has it, [`follow`] brings the reply back. [`standby`] takes requests
+//! the record of who has it, [`follow`] brings the reply back, and [`last_thread`] remembers who did it. [`standby`] takes requests
 //! back from busy threads. [`trouble`] is for all that can go
 //! wrong; [`answers`] are those of the front itself, and [`count`] counts.
 
@@ -13,6 +13,7 @@ mod count;
 mod fields;
 mod follow;
 mod forwarded;
+mod last_thread;
 mod resolve;
 mod sites;
 mod standby;
@@ -31,6 +32,7 @@ use rustix::process::Signal;
 use answers::{redirect_to_folder, refuse, unavailable};
 use caller::Caller;
 use fields::{FieldWriter, Script};
+use last_thread::LastThreads;
 use resolve::{Target, UrlPath};
 use sites::Folder;
 
@@ -89,6 +91,7 @@ pub struct Gateway {
     recalling: Vec<Arc<Pool>>,
     /// Tickets of queued requests, by the connection's index.
     tickets: Vec<Option<QueuedAt>>,
+    last_threads: LastThreads,
     /// Processes that have knocked since the last tick.
     knocked: Vec<u64>,
     /// The app processes have been told to knock.
@@ -132,6 +135,7 @@ impl Gateway {
             standbys: Vec::new(),
             recalling: Vec::new(),
             tickets: Vec::new(),
+            last_threads: LastThreads::default(),
             knocked: Vec::new(),
             is_announced: false,
             has_unknocked_news: false,

@@ -72,7 +72,10 @@ impl Gateway {
             retried: false,
             _begun: pool.begin(),
         };
-        let submitted = pool.dispatcher().submit(pending, self.index, now_ms);
+        let last = self.last_threads.of(conn, pool.number);
+        let submitted = pool
+            .dispatcher()
+            .submit_after(last, pending, self.index, now_ms);
         self.submitted(io, conn, pool, submitted, now_ms);
     }
 
