@@ -69,7 +69,7 @@ fn everything_happens_again_in_the_same_way() {
 
 #[test]
 fn waves_do_not_make_threads_come_and_go() {
-    let outcome = ours(&load::SAWTOOTH, TWO_CORES);
+    let outcome = ours(&load::WAVES, TWO_CORES);
     assert_eq!((outcome.stopped, outcome.restarted), (0, 0));
 }
 

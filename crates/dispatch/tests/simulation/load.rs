@@ -252,6 +252,21 @@ pub const SAWTOOTH: Load = Load {
     deadline: DEADLINE,
 };
 
+/// The same for five minutes, so that the busy times are as far apart as idle threads are kept for, and further.
+pub const WAVES: Load = Load {
+    name: "waves",
+    stages: &{
+        let mut stages = [(5 * S, 0); 30];
+        let mut wave = 0;
+        while wave < stages.len() {
+            stages[wave] = (15 * S, 200);
+            wave += 2;
+        }
+        stages
+    },
+    ..SAWTOOTH
+};
+
 /// Service takes twice as long after 10 s, and ten times as long at the end.
 pub const LEAK: Load = Load {
     name: "leak",
