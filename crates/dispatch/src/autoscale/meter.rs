@@ -165,9 +165,14 @@ impl Meter {
     fn cpu(&self, cores: f64, now: Sample) -> Cpu {
         let window = self.since(Self::CPU_WINDOW_MS, now);
         let long = self.since(Self::CPU_LONG_WINDOW_MS, now);
+        let begin_ms = self.samples.front().map_or(now.at_ms, |first| first.at_ms);
+        let is_known = begin_ms + Self::CPU_WINDOW_MS <= now.at_ms;
         Cpu {
             cores,
-            left: window.left.min(long.left).min(cores),
+            left: match is_known {
+                true => window.left.min(long.left).min(cores),
+                false => 0.0,
+            },
             ours: window.ours,
             busy: window.busy,
         }
@@ -260,7 +265,9 @@ mod tests {
         assert_eq!(at(&mut meter, 7_000_000, 5000), 0.0, "nothing is known");
         // One core is left for a second, then none.
         for step in 1..=40 {
-            at(&mut meter, 7_000_000 + step * 25_000, 5000 + step * 25);
+            let left = at(&mut meter, 7_000_000 + step * 25_000, 5000 + step * 25);
+            let is_known = step * 25 >= Meter::CPU_WINDOW_MS;
+            assert_eq!(left, f64::from(u8::from(is_known)), "step {step}");
         }
         assert_eq!(at(&mut meter, 8_025_000, 6025), 1.0);
         for step in 1..=8 {

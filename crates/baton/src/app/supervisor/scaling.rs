@@ -42,7 +42,8 @@ impl Scaler {
             meter: Meter::new(),
             gauges: Gauges::new(),
             looked_ms: 0,
-            look_ms: None,
+            // At once, so that it is known what the CPU did before the first request that has to wait.
+            look_ms: Some(0),
             is_watching: false,
             report: Report::default(),
         }
