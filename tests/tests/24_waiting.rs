@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baton_journeys::options::THREADS;
+use baton_journeys::options::{QUEUE_LEN_MAX, QUEUE_WAIT_MS_MAX, THREADS};
 use baton_journeys::{Account, Baton, Conn, Site, alone};
 
 const SCRIPT: &str = "<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';";
@@ -130,6 +130,44 @@ fn requests_of_clients_that_left_are_never_run() {
     let log = server.stop();
     assert!(log.contains("ran long"), "{log}");
     assert!(!log.contains("ran left"), "{log}");
+}
+
+/// Beyond what may wait, in number and in time, clients are told to come back, and what runs is not disturbed.
+#[test]
+fn too_many_are_refused_and_told_when_to_come_back() {
+    let _alone = alone();
+    let site = Site::with_index(SCRIPT);
+    let bounds = [QUEUE_LEN_MAX, "2", QUEUE_WAIT_MS_MAX, "400"];
+    let server = Baton::with(site.root(), &[&[THREADS, "1"], &bounds[..]].concat());
+    let (account, addr) = (Account::new(), server.addr());
+    let refused_after = |tag: &str| {
+        let start = Instant::now();
+        let reply = Conn::open(addr)
+            .ask(&format!("GET /?tag={tag} HTTP/1.1\r\nHost: a\r\n\r\n"))
+            .expect("a reply");
+        assert_eq!(reply.status(), 503, "{tag}: {}", reply.text());
+        assert!(reply.header("retry-after").is_some(), "{tag}");
+        start.elapsed()
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask(&mut Conn::open(addr), &account, 1500, "long"));
+        std::thread::sleep(Duration::from_millis(200));
+        for waiting in ["waits", "waits too"] {
+            let tag = waiting.replace(' ', "-");
+            scope.spawn(move || {
+                let waited = refused_after(&tag);
+                assert!(waited >= Duration::from_millis(350), "{waited:?}");
+                assert!(waited < Duration::from_millis(1200), "{waited:?}");
+            });
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        for number in 0..20 {
+            refused_after(&format!("beyond-{number}"));
+        }
+    });
+    account.assert_nothing_wrong();
+    server.get("/?tag=after").expect(200);
+    server.stop();
 }
 
 #[test]
