@@ -86,10 +86,10 @@ impl PathPattern {
         })
     }
 
-    fn fits(&self, path: &str) -> bool {
+    fn fits(&self, path: &[u8]) -> bool {
         match self.open {
-            true => path.starts_with(&self.path),
-            false => path == self.path,
+            true => path.starts_with(self.path.as_bytes()),
+            false => path == self.path.as_bytes(),
         }
     }
 
@@ -111,7 +111,7 @@ pub struct Route {
 }
 
 impl Route {
-    fn fits(&self, host: Option<&str>, path: &str) -> bool {
+    fn fits(&self, host: Option<&str>, path: &[u8]) -> bool {
         let host_fits = |pattern: &HostPattern| host.is_some_and(|host| pattern.fits(host));
         self.host.as_ref().is_none_or(host_fits)
             && self.path.as_ref().is_none_or(|pattern| pattern.fits(path))
@@ -145,7 +145,7 @@ impl Routes {
     /// The application for a request, by its place in the configuration. The path is decoded and without dot segments,
     /// as the application's files are looked up: nothing gets past a route by spelling.
     #[inline]
-    pub fn app_for(&self, host: Option<&str>, path: &str) -> Option<usize> {
+    pub fn app_for(&self, host: Option<&str>, path: &[u8]) -> Option<usize> {
         match self {
             Routes::Only => Some(0),
             Routes::List(routes) => routes
@@ -194,9 +194,13 @@ mod tests {
             (None, "/health/", None),
         ];
         for (host, path, expected) in cases {
-            assert_eq!(routes.app_for(host, path), expected, "{host:?} {path}");
+            assert_eq!(
+                routes.app_for(host, path.as_bytes()),
+                expected,
+                "{host:?} {path}"
+            );
         }
-        assert_eq!(Routes::Only.app_for(None, "/"), Some(0));
+        assert_eq!(Routes::Only.app_for(None, b"/"), Some(0));
     }
 
     #[test]

@@ -70,10 +70,12 @@ impl App {
 
     /// The pool that runs a script, by its URL path.
     #[inline]
-    pub fn pool_for(&self, script: &str) -> &Arc<Pool> {
+    pub fn pool_for(&self, script: &[u8]) -> &Arc<Pool> {
         let runs = |pool: &&Arc<Pool>| {
             let worker = pool.worker.as_ref();
-            worker.is_some_and(|worker| worker.script.is_public && worker.script.name == script)
+            worker.is_some_and(|worker| {
+                worker.script.is_public && worker.script.name.as_bytes() == script
+            })
         };
         self.workers.iter().find(runs).unwrap_or(&self.regular)
     }

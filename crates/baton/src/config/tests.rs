@@ -218,10 +218,10 @@ fn apps_have_their_own_and_what_the_top_says_for_all() {
     );
     // The order is that of the file.
     assert_eq!(
-        configuration.routes.app_for(Some("a.example"), "/"),
+        configuration.routes.app_for(Some("a.example"), b"/"),
         Some(1)
     );
-    assert_eq!(configuration.routes.app_for(Some("a"), "/"), Some(0));
+    assert_eq!(configuration.routes.app_for(Some("a"), b"/"), Some(0));
 }
 
 #[test]

@@ -17,13 +17,13 @@ pub struct Script<'r> {
     root: &'r Path,
     /// The folder that its name begins at: the root, unless it is a worker that lies elsewhere.
     folder: &'r Path,
-    name: &'r str,
-    path_info: &'r str,
+    name: &'r [u8],
+    path_info: &'r [u8],
 }
 
 impl<'r> Script<'r> {
     /// One below the root, by its URL path.
-    pub fn of_path(root: &'r Path, name: &'r str, path_info: &'r str) -> Self {
+    pub fn of_path(root: &'r Path, name: &'r [u8], path_info: &'r [u8]) -> Self {
         Self {
             root,
             folder: root,
@@ -33,7 +33,7 @@ impl<'r> Script<'r> {
     }
 
     /// The one that answers in this pool for what has no file.
-    pub fn front_of(pool: &'r Pool, path_info: &'r str) -> Self {
+    pub fn front_of(pool: &'r Pool, path_info: &'r [u8]) -> Self {
         let project = &pool.app.project;
         let (folder, name) = match &pool.worker {
             Some(worker) => (&worker.script.folder, &worker.script.name),
@@ -42,7 +42,7 @@ impl<'r> Script<'r> {
         Self {
             root: &project.root,
             folder,
-            name,
+            name: name.as_bytes(),
             path_info,
         }
     }
@@ -114,7 +114,7 @@ impl FieldWriter {
         self.filename.clear();
         self.filename
             .extend_from_slice(folder.strip_suffix(b"/").unwrap_or(folder));
-        self.filename.extend_from_slice(script.name.as_bytes());
+        self.filename.extend_from_slice(script.name);
         self.id.clear();
         let _ = write!(self.id, "{id:016x}");
         let (host, port) = split_port(caller.host.unwrap_or_default());
@@ -146,7 +146,7 @@ impl FieldWriter {
         let mut set = |field: Field, value| fields[field as usize] = value;
         set(Field::Method, head.method.as_bytes());
         set(Field::Target, target);
-        set(Field::Path, path.as_str().as_bytes());
+        set(Field::Path, path.as_bytes());
         set(Field::Query, head.query.unwrap_or_default().as_bytes());
         set(
             Field::Protocol,
@@ -162,9 +162,9 @@ impl FieldWriter {
         set(Field::RemoteAddr, &self.remote.ip);
         set(Field::RemotePort, &self.remote.port);
         set(Field::DocumentRoot, root);
-        set(Field::ScriptName, script.name.as_bytes());
+        set(Field::ScriptName, script.name);
         set(Field::ScriptFilename, &self.filename);
-        set(Field::PathInfo, script.path_info.as_bytes());
+        set(Field::PathInfo, script.path_info);
         set(Field::RequestId, &self.id);
         let headers = || {
             head.headers().map(|header| {

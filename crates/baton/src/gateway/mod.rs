@@ -204,7 +204,7 @@ impl Service for Gateway {
         let Some(path) = UrlPath::parse(request.head.path) else {
             return refuse(io, conn, 400, "The path is not valid.\n");
         };
-        let Some(at) = self.sites.routes.app_for(caller.host, path.as_str()) else {
+        let Some(at) = self.sites.routes.app_for(caller.host, path.as_bytes()) else {
             let reason = "No application is configured for this address.\n";
             return refuse(io, conn, 404, reason);
         };

@@ -1,10 +1,13 @@
 //! From a URL path to what it means: a script, a file, a redirect.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ffi::OsStr;
 use std::fmt::Display;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, utf8_percent_encode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode, percent_encode};
 
 use crate::project::Project;
 
@@ -36,12 +39,12 @@ const NOT_IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC
 pub enum Target {
     /// URL path of the script, and what follows it.
     Script {
-        name: String,
-        path_info: String,
+        name: Vec<u8>,
+        path_info: Vec<u8>,
     },
     /// No file: the app's worker is to answer.
     Worker {
-        path_info: String,
+        path_info: Vec<u8>,
     },
     /// A regular file, relative to the root.
     File(PathBuf),
@@ -50,47 +53,47 @@ pub enum Target {
     NotFound,
 }
 
-/// Decoded and without dot segments; starts with a slash.
+/// Decoded and without dot segments; starts with a slash. Bytes, as file names are: some sites' are not UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct UrlPath(String);
+pub struct UrlPath(Vec<u8>);
 
 impl UrlPath {
-    /// `None` for what is no path in this server: not UTF-8, a NUL, or above the root.
+    /// `None` for what is no path in this server: a NUL, or above the root.
     pub fn parse(raw: &str) -> Option<Self> {
-        let decoded = percent_decode(raw.as_bytes()).decode_utf8().ok()?;
-        if !decoded.starts_with('/') || decoded.contains('\0') {
+        let decoded = Cow::from(percent_decode(raw.as_bytes()));
+        if !decoded.starts_with(b"/") || decoded.contains(&0) {
             return None;
         }
-        if !decoded.contains("//") && !decoded.contains("/.") {
+        let is_to_be_folded = |two: &[u8]| matches!(two, b"//" | b"/.");
+        if !decoded.windows(2).any(is_to_be_folded) {
             return Some(Self(decoded.into_owned()));
         }
-        let mut segments: Vec<&str> = Vec::new();
+        let mut segments: Vec<&[u8]> = vec![b""];
         let mut is_folder = false;
-        for segment in decoded.split('/') {
-            is_folder = matches!(segment, "" | "." | "..");
+        for segment in decoded.split(|byte| *byte == b'/') {
+            is_folder = matches!(segment, b"" | b"." | b"..");
             match segment {
-                "" | "." => {}
-                ".." => {
-                    segments.pop()?;
+                b"" | b"." => {}
+                b".." if segments.len() == 1 => return None,
+                b".." => {
+                    segments.pop();
                 }
                 name => segments.push(name),
             }
         }
-        let slash = if is_folder && !segments.is_empty() {
-            "/"
-        } else {
-            ""
-        };
-        Some(Self(format!("/{}{slash}", segments.join("/"))))
+        if is_folder {
+            segments.push(b"");
+        }
+        Some(Self(segments.join(&b'/')))
     }
 
-    pub fn as_str(&self) -> &str {
+    pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
     /// As it may stand in a header: RFC 3986, section 3.3.
     pub fn encoded(&self) -> impl Display {
-        utf8_percent_encode(&self.0, NOT_IN_PATHS)
+        percent_encode(&self.0, NOT_IN_PATHS)
     }
 }
 
@@ -126,7 +129,7 @@ impl Resolver {
             if self.cache.len() >= CACHE_ENTRIES_MAX {
                 self.cache.clear();
             }
-            let target = self.look_up(path.as_str());
+            let target = self.look_up(path.as_bytes());
             self.cache
                 .insert(path.clone(), (target, now_ms + self.cache_ms));
         }
@@ -140,24 +143,24 @@ impl Resolver {
         self.cache.remove(path);
     }
 
-    fn look_up(&self, path: &str) -> Target {
-        if self.single_script || (self.has_worker && path == "/") {
+    fn look_up(&self, path: &[u8]) -> Target {
+        if self.single_script || (self.has_worker && path == b"/") {
             return self.front_controller(path);
         }
         if let Some(script) = self.script_in(path) {
             return script;
         }
-        if path.split('/').any(is_hidden) {
+        if has_hidden(path) {
             return Target::NotFound;
         }
-        let relative = path.trim_start_matches('/');
+        let relative = relative(path);
         let Ok(metadata) = std::fs::metadata(self.root.join(relative)) else {
             return self.front_controller(path);
         };
         if metadata.is_dir() {
             return self.folder(path);
         }
-        let servable = metadata.is_file() && !path.ends_with('/') && !is_source(relative);
+        let servable = metadata.is_file() && !path.ends_with(b"/") && !is_source(relative);
         if servable {
             Target::File(relative.into())
         } else {
@@ -166,15 +169,12 @@ impl Resolver {
     }
 
     /// `/a/b.php/c`: the first part that is a script, and the rest.
-    fn script_in(&self, path: &str) -> Option<Target> {
-        let mut from = 0;
-        while let Some(found) = path[from..].find(".php") {
-            let end = from + found + ".php".len();
-            from = end;
-            let rest = &path[end..];
-            let name = &path[..end];
-            let is_segment_end = rest.is_empty() || rest.starts_with('/');
-            if is_segment_end && !name.split('/').any(is_hidden) && self.is_file(name) {
+    fn script_in(&self, path: &[u8]) -> Option<Target> {
+        const EXTENSION: &[u8] = b".php";
+        let ends = (EXTENSION.len()..=path.len()).filter(|end| path[..*end].ends_with(EXTENSION));
+        for (name, rest) in ends.map(|end| path.split_at(end)) {
+            let is_segment_end = rest.is_empty() || rest.starts_with(b"/");
+            if is_segment_end && !has_hidden(name) && self.is_file(name) {
                 return Some(Target::Script {
                     name: name.into(),
                     path_info: rest.into(),
@@ -184,65 +184,66 @@ impl Resolver {
         None
     }
 
-    fn folder(&self, path: &str) -> Target {
-        let with_slash = if path.ends_with('/') {
-            path.to_owned()
-        } else {
-            format!("{path}/")
+    fn folder(&self, path: &[u8]) -> Target {
+        let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+        let index = match path {
+            b"/" => self.index.clone().into_bytes(),
+            _ => [path, slash, b"index.php"].concat(),
         };
-        let index = match with_slash.as_str() {
-            "/" => self.index.clone(),
-            _ => format!("{with_slash}index.php"),
-        };
-        let page = format!("{with_slash}index.html");
+        let page = [path, slash, b"index.html"].concat();
         if !self.is_file(&index) && !self.is_file(&page) {
             return self.front_controller(path);
         }
-        if !path.ends_with('/') {
+        if !slash.is_empty() {
             return Target::AddSlash;
         }
         match self.is_file(&index) {
             true => Target::Script {
                 name: index,
-                path_info: String::new(),
+                path_info: Vec::new(),
             },
-            false => Target::File(page.trim_start_matches('/').into()),
+            false => Target::File(relative(&page).into()),
         }
     }
 
-    fn front_controller(&self, path: &str) -> Target {
+    fn front_controller(&self, path: &[u8]) -> Target {
         // A single script answers for everything, so what follows its name is its path info.
         let path_info = match self.single_script {
-            true => path.strip_prefix(&self.index).unwrap_or_default(),
-            false => "",
+            true => path.strip_prefix(self.index.as_bytes()).unwrap_or_default(),
+            false => b"",
         };
         if self.has_worker {
             return Target::Worker {
                 path_info: path_info.into(),
             };
         }
-        match self.is_file(&self.index) {
+        match self.is_file(self.index.as_bytes()) {
             true => Target::Script {
-                name: self.index.clone(),
+                name: self.index.clone().into_bytes(),
                 path_info: path_info.into(),
             },
             false => Target::NotFound,
         }
     }
 
-    fn is_file(&self, url_path: &str) -> bool {
-        std::fs::metadata(self.root.join(url_path.trim_start_matches('/')))
-            .is_ok_and(|metadata| metadata.is_file())
+    fn is_file(&self, path: &[u8]) -> bool {
+        std::fs::metadata(self.root.join(relative(path))).is_ok_and(|metadata| metadata.is_file())
     }
 }
 
-fn is_hidden(segment: &str) -> bool {
-    segment.starts_with('.') && segment != ".well-known"
+/// To the root. The path has one slash at its beginning.
+fn relative(path: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(path.strip_prefix(b"/").unwrap_or(path)))
+}
+
+fn has_hidden(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/')
+        .any(|segment| segment.starts_with(b".") && segment != b".well-known")
 }
 
 /// What some server somewhere runs as PHP: never sent as text.
-pub fn is_source(relative: &str) -> bool {
-    let extension = Path::new(relative)
+pub fn is_source(relative: &Path) -> bool {
+    let extension = relative
         .extension()
         .map(|e| e.to_string_lossy().to_ascii_lowercase());
     extension
@@ -262,16 +263,17 @@ mod tests {
             ("/a/./b/", Some("/a/b/")),
             ("/a/../b", Some("/b")),
             ("/a/b/..", Some("/a/")),
+            ("/a/..", Some("/")),
             ("/%2e%2e/etc/passwd", None),
             ("/..", None),
+            ("/a/../..", None),
             ("/a%00b", None),
-            ("/%ff", None),
             ("*", None),
         ];
         for (raw, expected) in cases {
             assert_eq!(
-                UrlPath::parse(raw).as_ref().map(UrlPath::as_str),
-                expected,
+                UrlPath::parse(raw).as_ref().map(UrlPath::as_bytes),
+                expected.map(str::as_bytes),
                 "{raw}"
             );
         }
@@ -362,6 +364,21 @@ mod tests {
     }
 
     #[test]
+    fn names_need_not_be_utf_8() {
+        let site = Site::new("latin-1");
+        let name = OsStr::from_bytes(b"caf\xe9.txt");
+        std::fs::write(site.0.join(name), "").expect("written");
+        assert_eq!(site.resolve("/caf%E9.txt"), Target::File(name.into()));
+        assert_eq!(site.resolve("/na%EFve"), script("/index.php", ""));
+        let Target::Script { path_info, .. } = site.resolve("/info.php/%FF") else {
+            panic!("a script");
+        };
+        assert_eq!(path_info, b"/\xff");
+        let path = UrlPath::parse("/caf%e9").expect("a path");
+        assert_eq!(path.encoded().to_string(), "/caf%E9");
+    }
+
+    #[test]
     fn what_is_forgotten_is_looked_up_again() {
         let site = Site::new("forget");
         let mut resolver = site.resolver("/index.php", false);
@@ -393,7 +410,7 @@ mod tests {
     fn a_worker_gets_what_has_no_file_and_the_root() {
         let site = Site::new("worker");
         let worker = || Target::Worker {
-            path_info: String::new(),
+            path_info: Vec::new(),
         };
         let cases = [
             ("/", worker()),

@@ -81,7 +81,7 @@ impl Root {
             opened = self.open_with(relative, flags, within | ResolveFlags::NO_MAGICLINKS);
         }
         let file = File::from(opened.map_err(|error| missing(relative, error))?);
-        if is_linked && is_source(&real_name(&file)) {
+        if is_linked && is_source(Path::new(&real_name(&file))) {
             return Err(Missing::NoFile);
         }
         let stat = rustix::fs::fstat(&file).map_err(|error| missing(relative, error))?;
