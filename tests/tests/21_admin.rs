@@ -562,6 +562,21 @@ fn a_rehearsal_without_a_bound_asks_for_one() {
     let ended = baton::run(&["rehearse", &url, "--admin", &admin], RUN);
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.output.contains("--threads"), "{}", ended.output);
+    served.server.stop();
+
+    // Beside another pool's threads there are fewer than 4096 left: that is no bound that anybody has set.
+    let site = Site::of_fixture("worker");
+    site.writable("data");
+    let served = serve_site(site, &[WORKER, "worker.php", NUM_THREADS, "1"]);
+    let pools = served.admin.get("/apps")["apps"][0]["pools"].clone();
+    let scaling = &pools[1]["scaling"];
+    assert!(scaling["threads_max"].as_u64().is_some_and(|n| n < 4096));
+    assert_eq!(scaling["auto"], true, "{scaling}");
+    let url = format!("http://{}/", served.server.addr());
+    let ended = served.shell(&["rehearse", &url, "--worker", "worker"]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.output.contains("--threads"), "{}", ended.output);
+    served.server.stop();
 }
 
 #[test]

@@ -28,8 +28,6 @@ const CHANGE_BOUND: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 /// Threads that have had no request are given another chance so often. Which of the idle ones gets a request is the server's choice.
 const ROUNDS_MAX: usize = 10;
-/// `max_threads` of `auto`, which memory bounds: nobody wants to find out by accident.
-const AUTO: u64 = 4096;
 /// Threads are asked for in steps, so that what is refused does not take the rest with it.
 const STEP: u64 = 64;
 
@@ -93,13 +91,14 @@ impl Stage<'_> {
     }
 
     fn goal(&self, pool: &Value) -> Result<u64, String> {
-        let most = number(&pool["scaling"]["threads_max"]);
+        let scaling = &pool["scaling"];
         match self.options.threads {
             Some(threads) => Ok(threads.into()),
-            None if most >= AUTO => Err(
+            // Nobody wants to find out by accident how many that are.
+            None if scaling["auto"] == true => Err(
                 "max_threads is auto, so only memory is a bound: say how many threads, such as --threads 100".into(),
             ),
-            None => Ok(most),
+            None => Ok(number(&scaling["threads_max"])),
         }
     }
 
