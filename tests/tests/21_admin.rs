@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use baton_journeys::options::{
-    ADMIN, ADMIN_TOKEN_FILE, MAX_THREADS, NUM_THREADS, QUEUE_WAIT_MS_MAX, THREADS, WORKER,
+    ADMIN, ADMIN_TOKEN_FILE, MAX_THREADS, NUM_THREADS, QUEUE_WAIT_MS_MAX, THREADS, THREADS_MAX,
+    WORKER,
 };
 use baton_journeys::{
     Account, Admin, Answer, Baton, Cases, Site, alone, baton, is_root, wait_until,
@@ -267,6 +268,21 @@ fn the_number_of_threads_is_changed_by_hand() {
     assert!(removed.status.success(), "{removed:?}");
     served.wait_for_threads(2);
     assert!(!served.server.log().contains("ERROR"));
+    served.server.stop();
+}
+
+#[test]
+fn what_other_threads_leave_is_a_limit_for_now_only() {
+    let options = [NUM_THREADS, "1", MAX_THREADS, "6", THREADS_MAX, "3"];
+    let served = serve(&options);
+    served.wait_for_threads(1);
+    for (count, status, part) in [(3, 409, "threads_max"), (6, 400, "max_threads")] {
+        let answer = served.admin.ask("PUT", &format!("/threads?count={count}"));
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(answer.detail().contains(part), "{answer:?}");
+    }
+    let answer = served.admin.ask("PUT", "/threads?count=2");
+    assert_eq!(answer.status, 200, "{answer:?}");
     served.server.stop();
 }
 

@@ -49,15 +49,15 @@ pub fn change(inside: &Inside, change: Change, app: Option<&str>, worker: Option
     }
 }
 
-/// Whether the limits of the configuration do not allow it.
+/// Whether the pool's own limits do not allow it. What other pools leave of the server's `threads_max` may change.
 fn is_over(pool: &Pool, change: Change) -> bool {
     if pool.is_dormant() {
         return false;
     }
-    let scaling = pool.scaling();
+    let (limits, wanted) = (pool.limits, pool.scaling().wanted);
     match change {
-        Change::Add(count) => count > scaling.threads_max.saturating_sub(scaling.wanted),
-        Change::Remove(count) => count > scaling.wanted.saturating_sub(scaling.threads_min),
+        Change::Add(count) => count > limits.threads_max.saturating_sub(wanted),
+        Change::Remove(count) => count > wanted.saturating_sub(limits.threads_min),
     }
 }
 
