@@ -309,6 +309,11 @@ fn a_worker_is_named_by_name_or_script() {
             "{name}"
         );
     }
+    let url = format!("http://{}/", served.server.addr());
+    for name in ["worker", "/worker.php", "worker.php", &file] {
+        let ended = served.shell(&["rehearse", &url, "--threads", "6", "--worker", name]);
+        assert!(ended.status.success(), "{name}: {}", ended.output);
+    }
     let answer = served.admin.ask("PUT", "/threads?worker=other");
     assert!(
         answer.status == 404 && answer.detail().contains("other"),

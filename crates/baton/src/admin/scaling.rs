@@ -87,19 +87,23 @@ fn only_pool<'s>(
     }
 }
 
-/// A worker goes by its name, or by its script: its path in the web, or that of its file.
 fn is_meant(pool: &Pool, name: Option<&str>) -> bool {
     match (&pool.worker, name) {
         (None, None) => true,
         (Some(worker), Some(name)) => {
             let script = &worker.script;
-            worker.name == name
-                || script.name == name
-                || script.name.strip_prefix('/') == Some(name)
-                || script.file == Path::new(name)
+            goes_by(name, &worker.name, &script.name, &script.file)
         }
         _ => false,
     }
+}
+
+/// A worker goes by its name, or by its script: its path in the web, or that of its file.
+pub fn goes_by(name: &str, worker: &str, script: &str, file: &Path) -> bool {
+    worker == name
+        || script == name
+        || script.strip_prefix('/') == Some(name)
+        || file == Path::new(name)
 }
 
 #[derive(Serialize)]

@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::client::Client;
 use super::table::readable;
 use super::{connect, pools};
+use crate::admin::scaling::goes_by;
 use crate::options::RehearseOptions;
 
 /// All threads have to be there within this time, and gone again.
@@ -264,11 +265,10 @@ impl Stage<'_> {
     fn pool(&self) -> Result<Value, String> {
         let apps = self.client.ask("GET", "/apps", &[])?.value;
         let worker = self.options.worker.as_deref();
-        let mut fitting = pools(&apps, self.options.app.as_deref())
-            .filter(|pool| {
-                worker.is_none_or(|name| pool["worker"] == name || pool["script"] == name)
-            })
-            .filter(|pool| worker.is_some() || pool["worker"].is_null());
+        let mut fitting = pools(&apps, self.options.app.as_deref()).filter(|pool| match worker {
+            None => pool["worker"].is_null(),
+            Some(name) => is_worker(pool, name),
+        });
         match (fitting.next(), fitting.next()) {
             (Some(pool), None) => Ok(pool.clone()),
             (None, _) => Err("there are no such threads; `baton status` lists them".into()),
@@ -297,6 +297,14 @@ impl Stage<'_> {
             .iter()
             .map(|thread| (id_of(thread), number(&thread["requests"])));
         Ok(counted.collect())
+    }
+}
+
+fn is_worker(pool: &Value, name: &str) -> bool {
+    let [worker, script, file] = ["worker", "script", "script_file"].map(|key| pool[key].as_str());
+    match (worker, script, file) {
+        (Some(worker), Some(script), Some(file)) => goes_by(name, worker, script, file.as_ref()),
+        _ => false,
     }
 }
 
