@@ -287,6 +287,67 @@ fn what_other_threads_leave_is_a_limit_for_now_only() {
 }
 
 #[test]
+fn of_two_apps_one_is_told_which() {
+    let site = Site::new();
+    site.write("blog/index.php", PLAIN);
+    site.write("shop/index.php", PLAIN);
+    site.writable("shop/signs");
+    let socket = site.path("admin.sock");
+    let threads = "num_threads = 1\nmax_threads = 4\n";
+    let file = site.write(
+        "baton.toml",
+        format!(
+            "admin = 'unix:{}'\n[apps.blog]\nroot = 'blog'\n{threads}[apps.shop]\nroot = 'shop'\n{threads}\
+            [[routes]]\nhost = 'a'\napp = 'shop'\n[[routes]]\napp = 'blog'\n",
+            socket.display()
+        ),
+    );
+    let server = Baton::configured(&file);
+    let admin = Admin::at(&socket);
+    let wanted = || {
+        let apps = admin.get("/apps");
+        let of = |app: usize| apps["apps"][app]["pools"][0]["scaling"]["wanted"].as_u64();
+        ["blog", "shop"].map(|name| {
+            let at = (0..2).find(|at| apps["apps"][*at]["name"] == name);
+            of(at.expect("the app")).expect("a number")
+        })
+    };
+    let answer = admin.ask("PUT", "/threads");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.detail().contains("Several apps"), "{answer:?}");
+    let answer = admin.ask("PUT", "/threads?app=shop");
+    let told = answer.json();
+    assert_eq!((answer.status, &told["app"]), (200, &"shop".into()));
+    assert_eq!((&told["wanted"], wanted()), (&2.into(), [1, 2]));
+
+    // Both threads sleep, and two requests wait: more are started, for that reason.
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client
+                .send("GET /?wait HTTP/1.1\r\nHost: a\r\n\r\n")
+                .expect("sent");
+            client
+        })
+        .collect();
+    wait_until("threads are started", SOON, || wanted() == [1, 4]);
+    let decisions = admin.get("/decisions?app=shop")["decisions"].clone();
+    let decisions = decisions.as_array().expect("a list");
+    let started = decisions.iter().find(|one| one["action"] == "start");
+    let started = started.unwrap_or_else(|| panic!("none started: {decisions:?}"));
+    assert_eq!(started["app"], "shop");
+    let reason = started["reason"].as_str().expect("a reason");
+    assert!(reason.contains("wait"), "{reason}");
+    let others = admin.get("/decisions?app=blog");
+    assert_eq!(others["decisions"].as_array().map(Vec::len), Some(0));
+    site.write("shop/signs/go", "");
+    for mut client in clients {
+        assert_eq!(client.reply().expect("a reply").text(), "hello");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_worker_is_named_by_name_or_script() {
     let site = Site::of_fixture("worker");
     site.writable("data");
