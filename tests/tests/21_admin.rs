@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use baton_journeys::options::{
-    ADMIN, ADMIN_TOKEN_FILE, MAX_THREADS, NUM_THREADS, QUEUE_WAIT_MS_MAX, THREADS, WORKER,
+    ADMIN, ADMIN_TOKEN_FILE, MAX_THREADS, NUM_THREADS, QUEUE_WAIT_MS_MAX, THREADS, THREADS_MAX,
+    WORKER,
 };
 use baton_journeys::{
     Account, Admin, Answer, Baton, Cases, Site, alone, baton, is_root, wait_until,
@@ -271,6 +272,82 @@ fn the_number_of_threads_is_changed_by_hand() {
 }
 
 #[test]
+fn what_other_threads_leave_is_a_limit_for_now_only() {
+    let options = [NUM_THREADS, "1", MAX_THREADS, "6", THREADS_MAX, "3"];
+    let served = serve(&options);
+    served.wait_for_threads(1);
+    for (count, status, part) in [(3, 409, "threads_max"), (6, 400, "max_threads")] {
+        let answer = served.admin.ask("PUT", &format!("/threads?count={count}"));
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert!(answer.detail().contains(part), "{answer:?}");
+    }
+    let answer = served.admin.ask("PUT", "/threads?count=2");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    served.server.stop();
+}
+
+#[test]
+fn of_two_apps_one_is_told_which() {
+    let site = Site::new();
+    site.write("blog/index.php", PLAIN);
+    site.write("shop/index.php", PLAIN);
+    site.writable("shop/signs");
+    let socket = site.path("admin.sock");
+    let threads = "num_threads = 1\nmax_threads = 4\n";
+    let file = site.write(
+        "baton.toml",
+        format!(
+            "admin = 'unix:{}'\n[apps.blog]\nroot = 'blog'\n{threads}[apps.shop]\nroot = 'shop'\n{threads}\
+            [[routes]]\nhost = 'a'\napp = 'shop'\n[[routes]]\napp = 'blog'\n",
+            socket.display()
+        ),
+    );
+    let server = Baton::configured(&file);
+    let admin = Admin::at(&socket);
+    let wanted = || {
+        let apps = admin.get("/apps");
+        let of = |app: usize| apps["apps"][app]["pools"][0]["scaling"]["wanted"].as_u64();
+        ["blog", "shop"].map(|name| {
+            let at = (0..2).find(|at| apps["apps"][*at]["name"] == name);
+            of(at.expect("the app")).expect("a number")
+        })
+    };
+    let answer = admin.ask("PUT", "/threads");
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert!(answer.detail().contains("Several apps"), "{answer:?}");
+    let answer = admin.ask("PUT", "/threads?app=shop");
+    let told = answer.json();
+    assert_eq!((answer.status, &told["app"]), (200, &"shop".into()));
+    assert_eq!((&told["wanted"], wanted()), (&2.into(), [1, 2]));
+
+    // Both threads sleep, and two requests wait: more are started, for that reason.
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let mut client = server.connect();
+            client
+                .send("GET /?wait HTTP/1.1\r\nHost: a\r\n\r\n")
+                .expect("sent");
+            client
+        })
+        .collect();
+    wait_until("threads are started", SOON, || wanted() == [1, 4]);
+    let decisions = admin.get("/decisions?app=shop")["decisions"].clone();
+    let decisions = decisions.as_array().expect("a list");
+    let started = decisions.iter().find(|one| one["action"] == "start");
+    let started = started.unwrap_or_else(|| panic!("none started: {decisions:?}"));
+    assert_eq!(started["app"], "shop");
+    let reason = started["reason"].as_str().expect("a reason");
+    assert!(reason.contains("wait"), "{reason}");
+    let others = admin.get("/decisions?app=blog");
+    assert_eq!(others["decisions"].as_array().map(Vec::len), Some(0));
+    site.write("shop/signs/go", "");
+    for mut client in clients {
+        assert_eq!(client.reply().expect("a reply").text(), "hello");
+    }
+    server.stop();
+}
+
+#[test]
 fn a_worker_is_named_by_name_or_script() {
     let site = Site::of_fixture("worker");
     site.writable("data");
@@ -292,6 +369,11 @@ fn a_worker_is_named_by_name_or_script() {
             (200, &wanted),
             "{name}"
         );
+    }
+    let url = format!("http://{}/", served.server.addr());
+    for name in ["worker", "/worker.php", "worker.php", &file] {
+        let ended = served.shell(&["rehearse", &url, "--threads", "6", "--worker", name]);
+        assert!(ended.status.success(), "{name}: {}", ended.output);
     }
     let answer = served.admin.ask("PUT", "/threads?worker=other");
     assert!(
@@ -562,6 +644,21 @@ fn a_rehearsal_without_a_bound_asks_for_one() {
     let ended = baton::run(&["rehearse", &url, "--admin", &admin], RUN);
     assert_eq!(ended.status.code(), Some(1));
     assert!(ended.output.contains("--threads"), "{}", ended.output);
+    served.server.stop();
+
+    // Beside another pool's threads there are fewer than 4096 left: that is no bound that anybody has set.
+    let site = Site::of_fixture("worker");
+    site.writable("data");
+    let served = serve_site(site, &[WORKER, "worker.php", NUM_THREADS, "1"]);
+    let pools = served.admin.get("/apps")["apps"][0]["pools"].clone();
+    let scaling = &pools[1]["scaling"];
+    assert!(scaling["threads_max"].as_u64().is_some_and(|n| n < 4096));
+    assert_eq!(scaling["auto"], true, "{scaling}");
+    let url = format!("http://{}/", served.server.addr());
+    let ended = served.shell(&["rehearse", &url, "--worker", "worker"]);
+    assert_eq!(ended.status.code(), Some(1));
+    assert!(ended.output.contains("--threads"), "{}", ended.output);
+    served.server.stop();
 }
 
 #[test]

@@ -516,10 +516,12 @@ fn the_server_s_own_options_change_too() {
             .contains(&format!("serving on http://{second}"))
     );
 
-    configure("]\nio_threads = 3\nlog_format = 'human'\n");
+    configure(
+        "]\nio_threads = 3\nlog_format = 'human'\nadmin = 'off'\nadmin_token_file = 'token'\n",
+    );
     reload(&server);
     let log = server.log();
-    for option in ["io_threads", "log_format"] {
+    for option in ["io_threads", "log_format", "admin", "admin_token_file"] {
         assert!(
             log.contains(&format!("{option} has changed: that takes effect when")),
             "{log}"

@@ -152,10 +152,9 @@ fn too_many_are_refused_and_told_when_to_come_back() {
     std::thread::scope(|scope| {
         scope.spawn(|| ask(&mut Conn::open(addr), &account, 1500, "long"));
         std::thread::sleep(Duration::from_millis(200));
-        for waiting in ["waits", "waits too"] {
-            let tag = waiting.replace(' ', "-");
+        for waiting in ["waits", "waits-too"] {
             scope.spawn(move || {
-                let waited = refused_after(&tag);
+                let waited = refused_after(waiting);
                 assert!(waited >= Duration::from_millis(350), "{waited:?}");
                 assert!(waited < Duration::from_millis(1200), "{waited:?}");
             });
@@ -168,6 +167,48 @@ fn too_many_are_refused_and_told_when_to_come_back() {
     account.assert_nothing_wrong();
     server.get("/?tag=after").expect(200);
     server.stop();
+}
+
+/// Who leaves by a FIN is told of once: also while its request stands by, before that is put back into the queue.
+#[test]
+fn requests_that_stand_by_when_their_clients_leave_are_never_run() {
+    let _alone = alone();
+    let site = Site::with_index(
+        "<?php error_log('ran ' . $_GET['tag']); isset($_GET['sign']) and touch($_GET['sign']);
+        usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'];",
+    );
+    let folder = site.writable("signs");
+    let server = Baton::with(site.root(), &[THREADS, "1"]);
+    let (account, addr) = (Account::new(), server.addr());
+    for round in 0..5 {
+        let sign = folder.join(round.to_string());
+        std::thread::scope(|scope| {
+            let account = &account;
+            let sent = |target: String| {
+                let mut conn = Conn::open(addr);
+                conn.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"))
+                    .expect("sent");
+                std::thread::sleep(Duration::from_millis(10));
+                conn
+            };
+            scope.spawn(move || ask(&mut Conn::open(addr), account, 400, "first"));
+            std::thread::sleep(Duration::from_millis(100));
+            // Behind a short request all others are handed to the thread, which then gets stuck in the next.
+            let short = sent("/?tag=short".into());
+            let long = sent(format!("/?tag=long&ms=200&sign={}", sign.display()));
+            let leaving: Vec<_> = (0..7).map(|_| sent("/?tag=left".into())).collect();
+            while !sign.exists() {
+                std::thread::sleep(Duration::from_micros(50));
+            }
+            drop(leaving);
+            drop((short, long));
+        });
+    }
+    ask(&mut Conn::open(addr), &account, 0, "last");
+    account.assert_nothing_wrong();
+    server.wait_for_log("ran last");
+    let log = server.stop();
+    assert!(!log.contains("ran left"), "{log}");
 }
 
 #[test]

@@ -313,7 +313,7 @@ impl Service for Gateway {
         match submitted {
             Submitted::Handoff(handoff) => self.run(handoff, now_ms),
             Submitted::Queued(_) => {}
-            Submitted::Refused(pending, _) => io.respond(pending.conn, 503, None, [], b""),
+            Submitted::Refused(pending) => io.respond(pending.conn, 503, None, [], b""),
         }
     }
 

@@ -350,9 +350,19 @@ fn keep_what_needs_a_restart(
     if wanted.log_format != current.log_format {
         later.push("log_format");
     }
+    if wanted.admin != current.admin {
+        later.push("admin");
+    }
+    if wanted.admin_token_file != current.admin_token_file {
+        later.push("admin_token_file");
+    }
     wanted.io_threads = current.io_threads;
     wanted.log.clone_from(&current.log);
     wanted.log_format = current.log_format;
+    wanted.admin.clone_from(&current.admin);
+    wanted
+        .admin_token_file
+        .clone_from(&current.admin_token_file);
     later
 }
 

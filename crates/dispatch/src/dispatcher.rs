@@ -49,13 +49,8 @@ pub struct Handoff<T, R> {
 pub enum Submitted<T, R> {
     Handoff(Handoff<T, R>),
     Queued(Ticket),
-    Refused(R, Refusal),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    QueueFull,
-    WaitedTooLong,
+    /// The queue is full.
+    Refused(R),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,7 +188,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
             return Submitted::Handoff(self.hand(id, request, now_ms, now_ms));
         }
         if self.queue.len() >= self.limits.queue_len_max {
-            return Submitted::Refused(request, Refusal::QueueFull);
+            return Submitted::Refused(request);
         }
         Submitted::Queued(self.queue.push_back(request, now_ms))
     }
@@ -465,10 +460,7 @@ mod tests {
                 Submitted::Queued(_)
             ));
         }
-        assert_eq!(
-            dispatcher.submit(9, 0, 5),
-            Submitted::Refused(9, Refusal::QueueFull)
-        );
+        assert_eq!(dispatcher.submit(9, 0, 5), Submitted::Refused(9));
         assert_eq!(dispatcher.next_expiry_ms(), Some(100));
         assert_eq!(dispatcher.expire(99), None);
         assert_eq!(dispatcher.expire(101), Some(0));

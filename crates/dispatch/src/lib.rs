@@ -24,7 +24,7 @@ mod schedules;
 mod standby;
 
 pub use backoff::Backoff;
-pub use dispatcher::{Dispatcher, Handoff, Limits, Refusal, Released, SEATS, Submitted, ThreadId};
+pub use dispatcher::{Dispatcher, Handoff, Limits, Released, SEATS, Submitted, ThreadId};
 pub use fifo::Ticket;
 pub use gauge::Glance;
 pub use listing::Listed;

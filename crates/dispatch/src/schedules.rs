@@ -117,7 +117,7 @@ impl Schedule {
                         self.waiting.push_back(request);
                         self.tickets.push((ticket, request));
                     }
-                    Submitted::Refused(..) => self.ended += 1,
+                    Submitted::Refused(_) => self.ended += 1,
                 }
             }
             Event::Finish(at) if at < self.running.len() => {
@@ -192,7 +192,7 @@ impl Schedule {
                 self.waiting.push_front(request);
                 self.tickets.push((ticket, request));
             }
-            Submitted::Refused(..) => prop_assert!(false, "taken back and refused"),
+            Submitted::Refused(_) => prop_assert!(false, "taken back and refused"),
         }
         Ok(())
     }

@@ -102,6 +102,13 @@ impl Io {
             .is_some_and(|conn| conn.phase.with_service())
     }
 
+    /// Whether [`crate::Service::half_closed`] was called for the present request.
+    pub fn is_half_closed(&self, conn: ConnId) -> bool {
+        self.conns
+            .get(conn)
+            .is_some_and(|conn| conn.fin_told && conn.phase.with_service())
+    }
+
     /// Bytes of all connections that wait in the server's memory for slow readers.
     pub fn spilled_bytes(&self) -> usize {
         self.shared.spill.used()

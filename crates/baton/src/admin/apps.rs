@@ -28,6 +28,7 @@ pub struct App<'l> {
 struct Pool<'l> {
     worker: Option<&'l str>,
     script: Option<&'l str>,
+    script_file: Option<&'l Path>,
     state: PoolState,
     threads: ThreadCounts,
     scaling: Scaling,
@@ -99,6 +100,7 @@ fn pool_of(look: &PoolLook, now_ms: u64) -> Pool<'_> {
     Pool {
         worker: worker.map(|worker| &*worker.name),
         script: worker.map(|worker| &*worker.script.name),
+        script_file: worker.map(|worker| &*worker.script.file),
         state: match () {
             () if pool.is_dormant() => PoolState::Dormant,
             () if pool.is_up() => PoolState::Up,

@@ -13,7 +13,7 @@ mod look;
 mod metrics;
 pub mod place;
 mod reply;
-mod scaling;
+pub mod scaling;
 mod service;
 mod status;
 mod threads;

@@ -49,15 +49,15 @@ pub fn change(inside: &Inside, change: Change, app: Option<&str>, worker: Option
     }
 }
 
-/// Whether the limits of the configuration do not allow it.
+/// Whether the pool's own limits do not allow it. What other pools leave of the server's `threads_max` may change.
 fn is_over(pool: &Pool, change: Change) -> bool {
     if pool.is_dormant() {
         return false;
     }
-    let scaling = pool.scaling();
+    let (limits, wanted) = (pool.limits, pool.scaling().wanted);
     match change {
-        Change::Add(count) => count > scaling.threads_max.saturating_sub(scaling.wanted),
-        Change::Remove(count) => count > scaling.wanted.saturating_sub(scaling.threads_min),
+        Change::Add(count) => count > limits.threads_max.saturating_sub(wanted),
+        Change::Remove(count) => count > wanted.saturating_sub(limits.threads_min),
     }
 }
 
@@ -87,19 +87,23 @@ fn only_pool<'s>(
     }
 }
 
-/// A worker goes by its name, or by its script: its path in the web, or that of its file.
 fn is_meant(pool: &Pool, name: Option<&str>) -> bool {
     match (&pool.worker, name) {
         (None, None) => true,
         (Some(worker), Some(name)) => {
             let script = &worker.script;
-            worker.name == name
-                || script.name == name
-                || script.name.strip_prefix('/') == Some(name)
-                || script.file == Path::new(name)
+            goes_by(name, &worker.name, &script.name, &script.file)
         }
         _ => false,
     }
+}
+
+/// A worker goes by its name, or by its script: its path in the web, or that of its file.
+pub fn goes_by(name: &str, worker: &str, script: &str, file: &Path) -> bool {
+    worker == name
+        || script == name
+        || script.strip_prefix('/') == Some(name)
+        || file == Path::new(name)
 }
 
 #[derive(Serialize)]

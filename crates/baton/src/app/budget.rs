@@ -21,7 +21,7 @@ impl ThreadBudget {
         self.threads_max.store(threads_max, Ordering::Relaxed);
     }
 
-    fn threads_max(&self) -> u32 {
+    pub fn threads_max(&self) -> u32 {
         self.threads_max.load(Ordering::Relaxed)
     }
 

@@ -210,6 +210,7 @@ impl Pool {
     pub fn scaling(&self) -> Scaling {
         let threads = u32::try_from(self.dispatcher().thread_count()).unwrap_or(u32::MAX);
         let (wanted, by_hand) = self.board.counts();
+        let most = self.limits.threads_max.min(self.budget.threads_max());
         Scaling {
             threads,
             wanted,
@@ -217,6 +218,7 @@ impl Pool {
             by_hand,
             threads_min: self.limits.threads_min,
             threads_max: self.limits.threads_max.min(wanted + self.budget.left()),
+            auto: most >= ScaleLimits::THREADS_AUTO_MAX,
         }
     }
 

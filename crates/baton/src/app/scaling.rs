@@ -19,6 +19,8 @@ pub struct Scaling {
     pub threads_min: u32,
     /// `max_threads`, or what the server's `threads_max` leaves of it. Memory may set a lower bound.
     pub threads_max: u32,
+    /// Only memory bounds them: `max_threads` is auto, and the server's `threads_max` is no lower.
+    pub auto: bool,
 }
 
 /// Written by the supervisor, read by anybody: held for a copy only.

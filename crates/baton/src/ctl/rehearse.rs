@@ -21,6 +21,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use super::client::Client;
 use super::table::readable;
 use super::{connect, pools};
+use crate::admin::scaling::goes_by;
 use crate::options::RehearseOptions;
 
 /// All threads have to be there within this time, and gone again.
@@ -28,8 +29,6 @@ const CHANGE_BOUND: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
 /// Threads that have had no request are given another chance so often. Which of the idle ones gets a request is the server's choice.
 const ROUNDS_MAX: usize = 10;
-/// `max_threads` of `auto`, which memory bounds: nobody wants to find out by accident.
-const AUTO: u64 = 4096;
 /// Threads are asked for in steps, so that what is refused does not take the rest with it.
 const STEP: u64 = 64;
 
@@ -93,13 +92,14 @@ impl Stage<'_> {
     }
 
     fn goal(&self, pool: &Value) -> Result<u64, String> {
-        let most = number(&pool["scaling"]["threads_max"]);
+        let scaling = &pool["scaling"];
         match self.options.threads {
             Some(threads) => Ok(threads.into()),
-            None if most >= AUTO => Err(
+            // Nobody wants to find out by accident how many that are.
+            None if scaling["auto"] == true => Err(
                 "max_threads is auto, so only memory is a bound: say how many threads, such as --threads 100".into(),
             ),
-            None => Ok(most),
+            None => Ok(number(&scaling["threads_max"])),
         }
     }
 
@@ -265,11 +265,10 @@ impl Stage<'_> {
     fn pool(&self) -> Result<Value, String> {
         let apps = self.client.ask("GET", "/apps", &[])?.value;
         let worker = self.options.worker.as_deref();
-        let mut fitting = pools(&apps, self.options.app.as_deref())
-            .filter(|pool| {
-                worker.is_none_or(|name| pool["worker"] == name || pool["script"] == name)
-            })
-            .filter(|pool| worker.is_some() || pool["worker"].is_null());
+        let mut fitting = pools(&apps, self.options.app.as_deref()).filter(|pool| match worker {
+            None => pool["worker"].is_null(),
+            Some(name) => is_worker(pool, name),
+        });
         match (fitting.next(), fitting.next()) {
             (Some(pool), None) => Ok(pool.clone()),
             (None, _) => Err("there are no such threads; `baton status` lists them".into()),
@@ -298,6 +297,14 @@ impl Stage<'_> {
             .iter()
             .map(|thread| (id_of(thread), number(&thread["requests"])));
         Ok(counted.collect())
+    }
+}
+
+fn is_worker(pool: &Value, name: &str) -> bool {
+    let [worker, script, file] = ["worker", "script", "script_file"].map(|key| pool[key].as_str());
+    match (worker, script, file) {
+        (Some(worker), Some(script), Some(file)) => goes_by(name, worker, script, file.as_ref()),
+        _ => false,
     }
 }
 

@@ -249,6 +249,8 @@ impl Service for Gateway {
                 let at = self.running.len() - 1;
                 if !io.is_open(conn) {
                     self.drop_or_forget(io, at);
+                } else if io.is_half_closed(conn) && self.drop_standby(io, at) {
+                    io.abort(conn);
                 } else if is_dead {
                     self.settle(io, at);
                 } else {
@@ -293,7 +295,11 @@ impl Service for Gateway {
     }
 
     fn half_closed(&mut self, io: &mut Io, conn: ConnId) {
-        if self.cancel_queued(conn) {
+        let was_waiting = match self.position_of(conn) {
+            Some(at) => self.drop_standby(io, at),
+            None => self.cancel_queued(conn),
+        };
+        if was_waiting {
             io.abort(conn);
         }
     }

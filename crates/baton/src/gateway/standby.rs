@@ -62,14 +62,21 @@ impl Gateway {
 
     /// The client of a request has left: what stands by is never run, what runs is not waited for.
     pub(super) fn drop_or_forget(&mut self, io: &mut Io, at: usize) {
+        if !self.drop_standby(io, at) {
+            self.client_left(io, at);
+        }
+    }
+
+    /// Whether it stood by, and will not be run.
+    pub(super) fn drop_standby(&mut self, io: &mut Io, at: usize) -> bool {
         if self.running[at].stands_by
             && let Some(running) = self.withdraw(io, at)
         {
             self.count_trouble(running.pool(), |counters| &counters.left_waiting);
             self.recycle(running.pending.bytes);
-        } else {
-            self.client_left(io, at);
+            return true;
         }
+        false
     }
 
     /// The request, if its thread has not come to it.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use baton_dispatch::{Handoff, Refusal, Submitted};
+use baton_dispatch::{Handoff, Submitted};
 use baton_handoff::layout::REQUEST_BODY_BYTES_MAX;
 use baton_server::{Body, ConnId, Io, Request};
 
@@ -98,18 +98,9 @@ impl Gateway {
                     ticket,
                 });
             }
-            Submitted::Refused(pending, refusal) => {
-                let reason = match refusal {
-                    Refusal::QueueFull => {
-                        self.count_trouble(pool, |counters| &counters.queue_full);
-                        "Too many requests are waiting.\n"
-                    }
-                    Refusal::WaitedTooLong => {
-                        self.count_trouble(pool, |counters| &counters.waited_too_long);
-                        "The request waited too long.\n"
-                    }
-                };
-                unavailable(io, pending.conn, reason);
+            Submitted::Refused(pending) => {
+                self.count_trouble(pool, |counters| &counters.queue_full);
+                unavailable(io, pending.conn, "Too many requests are waiting.\n");
                 self.recycle(pending.bytes);
             }
         }

@@ -39,6 +39,10 @@ impl Gateway {
             .dispatcher()
             .resubmit(pending, since_ms, self.index, now_ms);
         self.submitted(io, conn, pool, submitted, now_ms);
+        // It is told once, and may have been while a thread had the request.
+        if io.is_half_closed(conn) && self.cancel_queued(conn) {
+            io.abort(conn);
+        }
     }
 
     /// A process has ended: its last replies are delivered, untaken requests go back to the queue,

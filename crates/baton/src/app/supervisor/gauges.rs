@@ -14,6 +14,9 @@ const SAMPLE_MAX: usize = 32;
 const MEMORY_MS: u64 = 100;
 /// And that of a process, which takes a millisecond or more, after this.
 const THREAD_MEMORY_MS: u64 = 5_000;
+/// What a thread is assumed to take until one has worked and was measured: an assumption only, and rather too much, because
+/// what is added by hand stays.
+const THREAD_BYTES_ASSUMED: u64 = 16 << 20;
 /// How much the last start counts against those before.
 const START_WEIGHT: f64 = 0.25;
 
@@ -194,6 +197,26 @@ impl Gauges {
         })
     }
 
+    /// How many threads fit beside those that are starting, which have not yet taken their memory. `None`: what is left
+    /// cannot be read.
+    pub(super) fn room<'m>(
+        &mut self,
+        members: impl Iterator<Item = &'m mut Member>,
+        starting: u32,
+        now_ms: u64,
+    ) -> Option<u32> {
+        let measured = self.memory(members, now_ms);
+        let memory = measured.or_else(|| {
+            let (_, left) = self.left?;
+            Some(Memory {
+                total_bytes: left.total_bytes,
+                left_bytes: left.left_bytes,
+                thread_bytes: THREAD_BYTES_ASSUMED,
+            })
+        });
+        Some(memory?.room(starting))
+    }
+
     /// Of those that have worked, each in its turn. Largest counts: others will come to it.
     fn measure_a_thread<'m>(&mut self, members: impl Iterator<Item = &'m mut Member>, now_ms: u64) {
         let worked = members.filter(|member| !member.boots() && member.process.was_offered());
@@ -226,4 +249,25 @@ fn mean(before: f64, now: f64) -> f64 {
 
 fn grown(now: u64, then: u64) -> f64 {
     now.saturating_sub(then) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_is_a_bound_before_any_thread_has_worked() {
+        let mut gauges = Gauges::new();
+        let left = MemoryLeft {
+            total_bytes: 100 * THREAD_BYTES_ASSUMED,
+            left_bytes: 50 * THREAD_BYTES_ASSUMED,
+        };
+        gauges.left = Some((0, left));
+        let mut room = |starting| gauges.room(std::iter::empty(), starting, 0);
+        assert_eq!(room(0), Some(40), "a tenth is kept");
+        assert_eq!(room(30), Some(10));
+        assert_eq!(room(50), Some(0));
+        gauges.thread_bytes = Some((0, 2 * THREAD_BYTES_ASSUMED));
+        assert_eq!(gauges.room(std::iter::empty(), 5, 0), Some(15));
+    }
 }

@@ -263,9 +263,12 @@ impl Supervisor {
                 ),
             });
         }
-        let memory = self.scaler.gauges.memory(self.members.values_mut(), now_ms);
-        let fitting = memory.map_or(u32::MAX, |memory| memory.room(0));
-        if count > fitting {
+        let members = self.members.values_mut();
+        let starting = self.pool.scaling().starting;
+        let fitting = self.scaler.gauges.room(members, starting, now_ms);
+        if let Some(fitting) = fitting
+            && count > fitting
+        {
             return Err(format!("there is memory for only {fitting} more threads"));
         }
         let granted = self.pool.budget.take(count);

@@ -58,7 +58,7 @@ impl World<'_> {
                 self.clients[client].ticket = Some(ticket);
                 scaler.queued(request, self.now);
             }
-            Submitted::Refused(client, _) => self.refuse(client),
+            Submitted::Refused(client) => self.refuse(client),
         }
     }
 
