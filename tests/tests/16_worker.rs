@@ -166,7 +166,7 @@ fn superglobals_without_jit() {
 
 #[test]
 fn the_worker_knows_what_it_is() {
-    let (site, server) = serve_with("1", &[ENV, "MAX_REQUESTS=500"]);
+    let (site, server) = serve_with("1", &[MAX_REQUESTS, "500"]);
     let root = site.root().to_str().expect("a plain path");
     let reply = server.get("/self?x=1").expect(200);
     for at in ["", "boot "] {
@@ -185,12 +185,29 @@ fn the_worker_knows_what_it_is() {
     line(&reply, "boot REQUEST_URI", "/worker.php");
     line(&reply, "PATH_INFO", "");
     line(&reply, "sapi", "frankenphp");
-    line(&reply, "getenv", "1");
+    line(&reply, "getenv", "1 500");
 
     // Under its own name it has a path info, as any script.
     server.get("/worker.php/self").expect(404);
     let reply = server.get("/worker.php").expect(404);
     assert_eq!(reply.text(), "nothing at /worker.php");
+}
+
+#[test]
+fn the_worker_is_told_its_bound() {
+    let told = |options: &[&str]| {
+        let (_site, server) = serve_with("1", options);
+        let reply = server.get("/self").expect(200);
+        reply.line("MAX_REQUESTS").expect("a bound")
+    };
+    // Without one, scripts that cannot do without get a number that is never reached.
+    assert_eq!(told(&[]), i64::MAX.to_string());
+    // What the application was given wins.
+    assert_eq!(told(&[MAX_REQUESTS, "500", ENV, "MAX_REQUESTS=7"]), "7");
+
+    let site = Site::with_index("<?php var_dump(getenv('MAX_REQUESTS'));");
+    let server = Baton::with(site.root(), &[MAX_REQUESTS, "500"]);
+    assert_eq!(server.get("/").expect(200).text(), "bool(false)\n");
 }
 
 #[test]
@@ -891,14 +908,7 @@ fn a_runner_that_boots_in_its_first_request() {
         } finally {
             error_log('app terminated');
         }";
-    let options = [
-        THREADS,
-        "1",
-        ENV,
-        "MAX_REQUESTS=4",
-        ENV,
-        "REQUEST_TIME_LIMIT=1",
-    ];
+    let options = [THREADS, "1", MAX_REQUESTS, "4", ENV, "REQUEST_TIME_LIMIT=1"];
     let (_site, server) = serve_script(script, &options);
     for request in 0..8 {
         let reply = server.get("/").expect(200);
