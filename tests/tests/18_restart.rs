@@ -360,6 +360,23 @@ fn workers_are_restarted_when_the_new_ones_have_booted() {
     server.stop();
 }
 
+/// The only thread there is makes room for none that boots.
+#[test]
+fn a_single_worker_goes_on_when_the_new_one_does_not_boot() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write("worker.php", worker("one"));
+    let server = serve(&site, 1, &[WORKER, "worker.php"]);
+    wait_until("it serves", RESTART, || version(&server) == "one");
+    let before = pids(&server);
+    site.write("worker.php", "<?php usleep(1500000); exit(3);");
+    server.signal(Signal::HUP);
+    wait_until("it fails", RESTART, || count(&server, FAILED) == 1);
+    assert_eq!(version(&server), "one");
+    wait_until("the other is gone", RESTART, || pids(&server) == before);
+    server.stop();
+}
+
 fn ask(server: &Baton, target: &str) -> Conn {
     let mut conn = server.connect();
     conn.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"))
