@@ -801,44 +801,67 @@ fn opcache_resets_ask_for_a_restart() {
     server.wait_for_log("A worker that boots cannot ask for a restart");
 }
 
-#[test]
-fn a_full_opcache_asks_for_a_restart() {
-    let options = [
-        INI_ADMIN,
-        "opcache.memory_consumption=8",
-        INI_ADMIN,
-        "opcache.interned_strings_buffer=1",
-        INI_ADMIN,
-        "opcache.restrict_api=/nowhere",
-    ];
+const SMALL_OPCACHE: [&str; 4] = [
+    INI_ADMIN,
+    "opcache.memory_consumption=8",
+    INI_ADMIN,
+    "opcache.interned_strings_buffer=1",
+];
+
+/// With something to fill it with.
+fn serve_with_small_opcache() -> (Site, Baton) {
     let site = Site::of_fixture("worker");
     let big: String = (0..20_000)
         .map(|n| format!("'key {n}' => [{n}, 'value {n}'],\n"))
         .collect();
     site.write("big.inc", format!("<?php return [{big}];"));
     let mut all = vec![WORKER, "worker.php", THREADS, "1"];
-    all.extend(&options[..4]);
+    all.extend(SMALL_OPCACHE);
     let server = Baton::with(site.root(), &all);
-    let filled: u32 = server
-        .get("/fill")
-        .expect(200)
-        .text()
-        .parse()
-        .expect("a count");
+    (site, server)
+}
+
+#[track_caller]
+fn fill_opcache(server: &Baton) {
+    let filled = server.get("/fill").expect(200).text();
+    let filled: u32 = filled.parse().expect("a count");
     assert!(filled < 200, "opcache's memory was not filled");
     // It is looked at once a second.
     wait_until("it is noticed", SOON, || {
         server.get("/").expect(200);
         server.log().contains("opcache's memory is full")
     });
+}
+
+#[test]
+fn a_full_opcache_asks_for_a_restart() {
+    let (_site, server) = serve_with_small_opcache();
+    fill_opcache(&server);
 
     // The look is not the script's, so what the script may call makes no difference.
+    let mut options = SMALL_OPCACHE.to_vec();
+    options.extend([INI_ADMIN, "opcache.restrict_api=/nowhere"]);
     let (_site, server) = serve_with("1", &options);
     for _ in 0..3 {
         server.get("/").expect(200);
         std::thread::sleep(Duration::from_millis(600));
     }
     assert!(!server.log().contains("restrict_api"), "{}", server.log());
+}
+
+#[test]
+fn a_full_opcache_asks_again_after_a_restart_that_failed() {
+    let (site, server) = serve_with_small_opcache();
+    let before = state(&server);
+    let script = fs::read(site.path("worker.php")).expect("the worker");
+    site.write("worker.php", "<?php exit(3);");
+    fill_opcache(&server);
+    server.wait_for_log("the restart failed");
+    site.write("worker.php", script);
+    // It asks each 30 s.
+    wait_until("another process serves", Duration::from_secs(50), || {
+        state(&server).2 != before.2
+    });
 }
 
 /// What Symfony's runner does: a new handler on each turn, work after the reply, an own bound of turns.

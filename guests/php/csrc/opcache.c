@@ -13,7 +13,10 @@
  */
 #include "baton_php.h"
 
-enum { WATCH_NS = 1000 * 1000 * 1000 };
+#define NS_PER_S INT64_C(1000000000)
+#define WATCH_NS NS_PER_S
+/* If the restart that was asked for has not replaced this process by then, it failed. */
+#define ASK_AGAIN_NS (30 * NS_PER_S)
 
 static zend_function *get_status;
 static zend_function *invalidate;
@@ -115,14 +118,13 @@ static bool wants_restart(void)
 /* Between two requests, and once a second at most. */
 void baton_php_watch_opcache(int64_t now_ns)
 {
-    static int64_t watched_ns;
-    static bool asked;
+    static int64_t watched_ns, pause_ns;
 
-    if (asked || !get_status || (now_ns >= watched_ns && now_ns - watched_ns < WATCH_NS)) {
+    if (!get_status || (now_ns >= watched_ns && now_ns - watched_ns < pause_ns)) {
         return;
     }
     watched_ns = now_ns;
-    asked = wants_restart() && baton_request_restart("opcache's memory is full") == 0;
+    pause_ns = wants_restart() && baton_request_restart("opcache's memory is full") == 0 ? ASK_AGAIN_NS : WATCH_NS;
 }
 
 void baton_php_hook_opcache(void)
