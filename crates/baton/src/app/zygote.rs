@@ -200,7 +200,12 @@ fn settings_of(pool: &Pool) -> Vec<u8> {
     set("root", app.project.root.as_os_str().as_bytes());
     set("index", app.project.index.as_bytes());
     match &pool.worker {
-        None => set("sapi_name", b"fpm-fcgi"),
+        None => {
+            set("sapi_name", b"fpm-fcgi");
+            if !app.workers.is_empty() {
+                set("beside_workers", b"1");
+            }
+        }
         Some(worker) => {
             // What worker scripts look for.
             set("sapi_name", b"frankenphp");
