@@ -736,6 +736,20 @@ fn files_are_watched() {
     }
 }
 
+#[test]
+fn files_of_a_worker_are_watched() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write("worker.php", worker("one"));
+    let server = serve(&site, 2, &[WORKER, "worker.php", WATCH]);
+    wait_until("it serves", RESTART, || version(&server) == "one");
+    site.write("worker.php", worker("two"));
+    server.wait_for_log("restarting: worker.php has changed");
+    wait_until("the restart is over", RESTART, || count(&server, OVER) == 1);
+    assert_eq!(version(&server), "two");
+    server.stop();
+}
+
 /// SIGHUP is also what comes when a terminal is closed: nobody is there any more to end the server.
 #[test]
 fn a_server_ends_with_its_terminal() {
