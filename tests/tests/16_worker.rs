@@ -212,11 +212,12 @@ fn the_worker_is_told_its_bound() {
 
 #[test]
 fn a_worker_outside_of_the_root() {
+    // With the function's other name, which stands for the same.
     let site = Site::new();
     site.write("public/style.css", "b {}");
     site.write(
         "app/worker.php",
-        "<?php while (frankenphp_handle_request(function () {
+        "<?php while (baton_handle_request(function () {
             echo \"name=$_SERVER[SCRIPT_NAME]\\nfile=$_SERVER[SCRIPT_FILENAME]\\nroot=$_SERVER[DOCUMENT_ROOT]\\ncwd=\", getcwd(), \"\\n\";
         }));",
     );
