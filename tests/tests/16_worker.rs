@@ -166,7 +166,7 @@ fn superglobals_without_jit() {
 
 #[test]
 fn the_worker_knows_what_it_is() {
-    let (site, server) = serve_with("1", &[ENV, "MAX_REQUESTS=500"]);
+    let (site, server) = serve_with("1", &[MAX_REQUESTS, "500"]);
     let root = site.root().to_str().expect("a plain path");
     let reply = server.get("/self?x=1").expect(200);
     for at in ["", "boot "] {
@@ -185,7 +185,7 @@ fn the_worker_knows_what_it_is() {
     line(&reply, "boot REQUEST_URI", "/worker.php");
     line(&reply, "PATH_INFO", "");
     line(&reply, "sapi", "frankenphp");
-    line(&reply, "getenv", "1");
+    line(&reply, "getenv", "1 500");
 
     // Under its own name it has a path info, as any script.
     server.get("/worker.php/self").expect(404);
@@ -194,12 +194,30 @@ fn the_worker_knows_what_it_is() {
 }
 
 #[test]
+fn the_worker_is_told_its_bound() {
+    let told = |options: &[&str]| {
+        let (_site, server) = serve_with("1", options);
+        let reply = server.get("/self").expect(200);
+        reply.line("MAX_REQUESTS").expect("a bound")
+    };
+    // Without one, scripts that cannot do without get a number that is never reached.
+    assert_eq!(told(&[]), i64::MAX.to_string());
+    // What the application was given wins.
+    assert_eq!(told(&[MAX_REQUESTS, "500", ENV, "MAX_REQUESTS=7"]), "7");
+
+    let site = Site::with_index("<?php var_dump(getenv('MAX_REQUESTS'));");
+    let server = Baton::with(site.root(), &[MAX_REQUESTS, "500"]);
+    assert_eq!(server.get("/").expect(200).text(), "bool(false)\n");
+}
+
+#[test]
 fn a_worker_outside_of_the_root() {
+    // With the function's other name, which stands for the same.
     let site = Site::new();
     site.write("public/style.css", "b {}");
     site.write(
         "app/worker.php",
-        "<?php while (frankenphp_handle_request(function () {
+        "<?php while (baton_handle_request(function () {
             echo \"name=$_SERVER[SCRIPT_NAME]\\nfile=$_SERVER[SCRIPT_FILENAME]\\nroot=$_SERVER[DOCUMENT_ROOT]\\ncwd=\", getcwd(), \"\\n\";
         }));",
     );
@@ -784,44 +802,67 @@ fn opcache_resets_ask_for_a_restart() {
     server.wait_for_log("A worker that boots cannot ask for a restart");
 }
 
-#[test]
-fn a_full_opcache_asks_for_a_restart() {
-    let options = [
-        INI_ADMIN,
-        "opcache.memory_consumption=8",
-        INI_ADMIN,
-        "opcache.interned_strings_buffer=1",
-        INI_ADMIN,
-        "opcache.restrict_api=/nowhere",
-    ];
+const SMALL_OPCACHE: [&str; 4] = [
+    INI_ADMIN,
+    "opcache.memory_consumption=8",
+    INI_ADMIN,
+    "opcache.interned_strings_buffer=1",
+];
+
+/// With something to fill it with.
+fn serve_with_small_opcache() -> (Site, Baton) {
     let site = Site::of_fixture("worker");
     let big: String = (0..20_000)
         .map(|n| format!("'key {n}' => [{n}, 'value {n}'],\n"))
         .collect();
     site.write("big.inc", format!("<?php return [{big}];"));
     let mut all = vec![WORKER, "worker.php", THREADS, "1"];
-    all.extend(&options[..4]);
+    all.extend(SMALL_OPCACHE);
     let server = Baton::with(site.root(), &all);
-    let filled: u32 = server
-        .get("/fill")
-        .expect(200)
-        .text()
-        .parse()
-        .expect("a count");
+    (site, server)
+}
+
+#[track_caller]
+fn fill_opcache(server: &Baton) {
+    let filled = server.get("/fill").expect(200).text();
+    let filled: u32 = filled.parse().expect("a count");
     assert!(filled < 200, "opcache's memory was not filled");
     // It is looked at once a second.
     wait_until("it is noticed", SOON, || {
         server.get("/").expect(200);
         server.log().contains("opcache's memory is full")
     });
+}
+
+#[test]
+fn a_full_opcache_asks_for_a_restart() {
+    let (_site, server) = serve_with_small_opcache();
+    fill_opcache(&server);
 
     // The look is not the script's, so what the script may call makes no difference.
+    let mut options = SMALL_OPCACHE.to_vec();
+    options.extend([INI_ADMIN, "opcache.restrict_api=/nowhere"]);
     let (_site, server) = serve_with("1", &options);
     for _ in 0..3 {
         server.get("/").expect(200);
         std::thread::sleep(Duration::from_millis(600));
     }
     assert!(!server.log().contains("restrict_api"), "{}", server.log());
+}
+
+#[test]
+fn a_full_opcache_asks_again_after_a_restart_that_failed() {
+    let (site, server) = serve_with_small_opcache();
+    let before = state(&server);
+    let script = fs::read(site.path("worker.php")).expect("the worker");
+    site.write("worker.php", "<?php exit(3);");
+    fill_opcache(&server);
+    server.wait_for_log("the restart failed");
+    site.write("worker.php", script);
+    // It asks each 30 s.
+    wait_until("another process serves", Duration::from_secs(50), || {
+        state(&server).2 != before.2
+    });
 }
 
 /// What Symfony's runner does: a new handler on each turn, work after the reply, an own bound of turns.
@@ -891,14 +932,7 @@ fn a_runner_that_boots_in_its_first_request() {
         } finally {
             error_log('app terminated');
         }";
-    let options = [
-        THREADS,
-        "1",
-        ENV,
-        "MAX_REQUESTS=4",
-        ENV,
-        "REQUEST_TIME_LIMIT=1",
-    ];
+    let options = [THREADS, "1", MAX_REQUESTS, "4", ENV, "REQUEST_TIME_LIMIT=1"];
     let (_site, server) = serve_script(script, &options);
     for request in 0..8 {
         let reply = server.get("/").expect(200);

@@ -360,6 +360,72 @@ fn workers_are_restarted_when_the_new_ones_have_booted() {
     server.stop();
 }
 
+/// The only thread there is makes room for none that boots.
+#[test]
+fn a_single_worker_goes_on_when_the_new_one_does_not_boot() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write("worker.php", worker("one"));
+    let server = serve(&site, 1, &[WORKER, "worker.php"]);
+    wait_until("it serves", RESTART, || version(&server) == "one");
+    let before = pids(&server);
+    site.write("worker.php", "<?php usleep(1500000); exit(3);");
+    server.signal(Signal::HUP);
+    wait_until("it fails", RESTART, || count(&server, FAILED) == 1);
+    assert_eq!(version(&server), "one");
+    wait_until("the other is gone", RESTART, || pids(&server) == before);
+    server.stop();
+}
+
+/// A hook of a deployment may be a regular script, or run in any of the workers.
+#[test]
+fn opcache_resets_are_for_the_whole_application() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write("public/index.php", "<?php // a folder to serve");
+    site.write(
+        "public/hook.php",
+        "<?php var_dump(opcache_reset()); echo getmypid();",
+    );
+    let deploy = |version: &str| {
+        site.write("public/first.php", worker(version));
+        site.write("public/second.php", worker(version));
+        site.write("public/page.php", format!("<?php echo '{version} ';"));
+    };
+    deploy("one");
+    let file = site.write(
+        "baton.toml",
+        "threads = 2\nini_admin = { 'opcache.validate_timestamps' = '0' }\n\
+         [[workers]]\nfile = 'public/first.php'\n[[workers]]\nfile = 'public/second.php'\n",
+    );
+    let server = Baton::configured(&file);
+    let serves = |version: &str| {
+        ["/first.php", "/second.php", "/page.php"].map(|script| {
+            let text = server.get(script).expect(200).text();
+            text.starts_with(&format!("{version} "))
+        })
+    };
+    wait_until("all serve", RESTART, || serves("one") == [true; 3]);
+
+    deploy("two");
+    assert_eq!(serves("one"), [true; 3], "nobody has asked so far");
+    let hook = server.get("/hook.php").expect(200).text();
+    assert!(hook.starts_with("bool(true)"), "{hook}");
+    // A script that starts afresh need not wait for a restart.
+    assert!(serves("two")[2]);
+    wait_until("all restart", RESTART, || count(&server, OVER) == 3);
+    assert_eq!(serves("two"), [true; 3]);
+    let pid = hook.split_whitespace().last().expect("a pid");
+    assert!(!pids(&server).contains(&pid.parse().expect("a pid")));
+
+    deploy("three");
+    server.get("/second.php?reset=1").expect(200);
+    wait_until("all restart again", RESTART, || count(&server, OVER) == 6);
+    assert_eq!(serves("three"), [true; 3]);
+    assert_eq!(count(&server, BEGUN), 6);
+    server.stop();
+}
+
 fn ask(server: &Baton, target: &str) -> Conn {
     let mut conn = server.connect();
     conn.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"))
@@ -668,6 +734,20 @@ fn files_are_watched() {
         assert!(!ended.status.success());
         assert!(ended.output.contains(reason), "{}", ended.output);
     }
+}
+
+#[test]
+fn files_of_a_worker_are_watched() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write("worker.php", worker("one"));
+    let server = serve(&site, 2, &[WORKER, "worker.php", WATCH]);
+    wait_until("it serves", RESTART, || version(&server) == "one");
+    site.write("worker.php", worker("two"));
+    server.wait_for_log("restarting: worker.php has changed");
+    wait_until("the restart is over", RESTART, || count(&server, OVER) == 1);
+    assert_eq!(version(&server), "two");
+    server.stop();
 }
 
 /// SIGHUP is also what comes when a terminal is closed: nobody is there any more to end the server.

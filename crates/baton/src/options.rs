@@ -214,7 +214,7 @@ pub struct AppOptions {
     pub user: String,
 
     /// Environment variable of the application, NAME=VALUE; may be repeated. Of the front's own it gets only PATH,
-    /// LANG, LC_ALL, TZ, TMPDIR, HOME and USER
+    /// LANG, LC_ALL, TZ, TMPDIR, HOME, USER, PHPRC, PHP_INI_SCAN_DIR and RUST_BACKTRACE
     #[arg(long, value_name = "NAME=VALUE", value_parser = parse_pair)]
     pub env: Vec<Pair>,
 

@@ -294,7 +294,10 @@ impl Reloader {
         for running in &kept {
             for supervisor in running.app.pools().filter_map(|pool| pool.supervisor()) {
                 let reason = "the server was told to reload".into();
-                supervisor.tell(Command::Restart { reason });
+                supervisor.tell(Command::Restart {
+                    reason,
+                    only_by_app: false,
+                });
             }
         }
         let mut leaving = Vec::new();

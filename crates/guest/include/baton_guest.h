@@ -91,10 +91,11 @@ int baton_thread_fd(baton_thread *thread);
 int baton_thread_arm(baton_thread *thread); /* 1: armed, may wait; 0: work is there, do not wait */
 void baton_thread_disarm(baton_thread *thread);
 
-/* Ask the front to load the app anew: a new zygote, then all its processes one after the other. `reason` goes to the log, 200 bytes
- * of it at most. The front takes its time, and takes the wishes of several processes for one; of each process it hears the first.
+/* Ask the front to load the app anew: a new zygote, then all its processes one after the other. An app with workers has a zygote and
+ * processes for each of them, and for its other scripts: only those of this process's kind are loaded anew, unless `whole_app` is 1.
+ * `reason` goes to the log, 200 bytes of it at most. The front takes its time, and takes the wishes of several processes for one; of each process it hears the first.
  * 0, or -1 with errno: EBUSY (the process boots), ENOTCONN (not an app process, or disowned), EAGAIN (try again later). */
-int baton_request_restart(const char *reason);
+int baton_request_restart(const char *reason, int whole_app);
 
 /* In the child of an application's own fork(): never touch the slots of the parent again. Safe to call from a pthread_atfork child handler. */
 void baton_disown(void);

@@ -220,10 +220,11 @@ pub unsafe extern "C" fn baton_thread_disarm(thread: *mut Thread<'static>) {
 /// # Safety
 /// `reason` is NUL-terminated.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn baton_request_restart(reason: *const c_char) -> c_int {
+pub unsafe extern "C" fn baton_request_restart(reason: *const c_char, whole_app: c_int) -> c_int {
     // SAFETY: the caller's promise.
     let reason = unsafe { CStr::from_ptr(reason) }.to_bytes();
-    match PROCESS.get().map(|process| process.request_restart(reason)) {
+    let process = PROCESS.get();
+    match process.map(|process| process.request_restart(reason, whole_app != 0)) {
         Some(Ok(())) => 0,
         Some(Err(error)) => fail(error.raw_os_error().unwrap_or(libc::ENOTCONN)),
         None => fail(libc::ENOTCONN),

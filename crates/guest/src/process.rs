@@ -70,7 +70,7 @@ impl Process {
     }
 
     /// Asks the front to load the app anew. `reason` is for the log, and cut to what a message may hold.
-    pub fn request_restart(&self, reason: &[u8]) -> io::Result<()> {
+    pub fn request_restart(&self, reason: &[u8], whole_app: bool) -> io::Result<()> {
         if self.is_disowned() {
             return Err(Errno::NOTCONN.into());
         }
@@ -79,7 +79,8 @@ impl Process {
             return Err(Errno::BUSY.into());
         }
         let reason = &reason[..reason.len().min(control::RESTART_REASON_BYTES_MAX)];
-        self.send(Kind::Restart, reason, false)
+        let whole_app = if whole_app { control::WHOLE_APP } else { 0 };
+        self.send(Kind::Restart, whole_app, reason, false)
     }
 
     /// Who asks for requests has booted.
@@ -93,14 +94,14 @@ impl Process {
     #[cold]
     fn say_ready_once(&self) {
         if !self.is_ready.swap(true, Ordering::Relaxed)
-            && let Err(error) = self.send(Kind::Ready, &[], true)
+            && let Err(error) = self.send(Kind::Ready, 0, &[], true)
         {
             eprintln!("baton: the front cannot be told that this process is ready: {error}");
         }
     }
 
-    fn send(&self, kind: Kind, text: &[u8], wait: bool) -> io::Result<()> {
-        control::send(self.bodies.control.as_fd(), kind, (0, 0), text, &[], wait)
+    fn send(&self, kind: Kind, a: u64, text: &[u8], wait: bool) -> io::Result<()> {
+        control::send(self.bodies.control.as_fd(), kind, (a, 0), text, &[], wait)
     }
 
     pub(crate) fn segment(&self) -> &Segment {

@@ -303,7 +303,7 @@ fn who_boots_first_is_ready_when_it_accepts() {
     let pair = Pair::that(true, 1, 1, false);
     let heard = || control::receive(pair.control.as_fd(), false);
     let thread = pair.process.attach(0).expect("free");
-    let early = pair.process.request_restart(b"while it boots");
+    let early = pair.process.request_restart(b"while it boots", false);
     assert_eq!(
         early.expect_err("too early").raw_os_error(),
         Some(libc::EBUSY)
@@ -317,15 +317,22 @@ fn who_boots_first_is_ready_when_it_accepts() {
     assert!(heard().is_err(), "it is ready once only");
 
     pair.process
-        .request_restart("\u{e9}".repeat(150).as_bytes())
+        .request_restart("\u{e9}".repeat(150).as_bytes(), true)
         .expect("sent");
     let message = heard().expect("received").expect("not closed");
-    assert_eq!((message.kind, message.a), (control::Kind::Restart, 0));
+    assert_eq!(
+        (message.kind, message.a),
+        (control::Kind::Restart, control::WHOLE_APP)
+    );
     assert_eq!(message.text.len(), control::RESTART_REASON_BYTES_MAX);
 
     assert!(!thread.is_stopping());
     pair.front.stop(0);
     assert!(thread.is_stopping());
     pair.process.disown();
-    assert!(pair.process.request_restart(b"from a child").is_err());
+    assert!(
+        pair.process
+            .request_restart(b"from a child", false)
+            .is_err()
+    );
 }

@@ -31,6 +31,8 @@ pub const DESCRIPTORS_MAX: usize = 72;
 pub const RESTART_REASON_BYTES_MAX: usize = 200;
 /// In [`Message::b`] of a hello: the process boots before it can serve, and says Ready when it has.
 pub const BOOTS_FIRST: u64 = 1;
+/// In [`Message::a`] of a wish for a restart: of all the app's pools, not only of the process's own.
+pub const WHOLE_APP: u64 = 1;
 
 const FIXED_BYTES: usize = 1 + 8 + 8;
 
@@ -63,7 +65,7 @@ impl Kind {
 #[derive(Debug)]
 pub struct Message {
     pub kind: Kind,
-    /// Fork, ForkFailed: the process's number. Body: the slot.
+    /// Fork, ForkFailed: the process's number. Body: the slot. Restart: [`WHOLE_APP`] or 0.
     pub a: u64,
     /// ForkFailed: errno. Body: the generation. Fork: 1 with a doorbell. Hello: [`BOOTS_FIRST`] or 0.
     pub b: u64,

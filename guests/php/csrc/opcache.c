@@ -7,17 +7,27 @@
  * one of them its heap. So here opcache_reset() invalidates every script instead: what runs keeps what it has, and the next
  * request compiles afresh. The old copies count as wasted memory.
  *
- * A worker has loaded its code for good, so there a reset asks the front for a restart of the app, from a new zygote with memory of its own.
- * The same where opcache itself wants to restart because its memory is full: it would wait for workers, which never give the lock back,
- * serve nobody meanwhile, and after opcache.force_restart_timeout kill them.
+ * A worker has loaded its code for good, so there a reset asks the front for a restart of the app, from new zygotes with memory of their
+ * own: of all its workers, and of its other scripts, since each of these has an opcache of its own. So does a reset by a script beside
+ * workers, as a hook of a deployment may be one. A restart, of this worker only, is also asked for where opcache itself wants to restart
+ * because its memory is full: it would wait for workers, which never give the lock back, serve nobody meanwhile, and after
+ * opcache.force_restart_timeout kill them.
  */
 #include "baton_php.h"
 
-enum { WATCH_NS = 1000 * 1000 * 1000 };
+#define NS_PER_S INT64_C(1000000000)
+#define WATCH_NS NS_PER_S
+/* If the restart that was asked for has not replaced this process by then, it failed. */
+#define ASK_AGAIN_NS (30 * NS_PER_S)
 
 static zend_function *get_status;
 static zend_function *invalidate;
 static zif_handler php_opcache_reset;
+
+static bool ask_for_restart(void)
+{
+    return baton_request_restart("opcache_reset() was called", 1) == 0;
+}
 
 static void call(zend_function *function, zval *result, uint32_t count, zval *arguments)
 {
@@ -60,6 +70,9 @@ static ZEND_NAMED_FUNCTION(reset_by_invalidation)
         RETVAL_BOOL(enabled && Z_TYPE_P(enabled) == IS_TRUE);
     }
     zval_ptr_dtor(&status);
+    if (Z_TYPE_P(return_value) == IS_TRUE && baton_setting("beside_workers")) {
+        RETVAL_BOOL(ask_for_restart());
+    }
 }
 
 /* Where one of the two functions is disabled, so is the reset: better than the wipe. */
@@ -82,7 +95,7 @@ static ZEND_NAMED_FUNCTION(reset_by_restart)
 {
     ZEND_PARSE_PARAMETERS_NONE();
 
-    if (baton_request_restart("opcache_reset() was called") == 0) {
+    if (ask_for_restart()) {
         RETURN_TRUE;
     }
     if (errno == EBUSY) {
@@ -115,14 +128,13 @@ static bool wants_restart(void)
 /* Between two requests, and once a second at most. */
 void baton_php_watch_opcache(int64_t now_ns)
 {
-    static int64_t watched_ns;
-    static bool asked;
+    static int64_t watched_ns, pause_ns;
 
-    if (asked || !get_status || (now_ns >= watched_ns && now_ns - watched_ns < WATCH_NS)) {
+    if (!get_status || (now_ns >= watched_ns && now_ns - watched_ns < pause_ns)) {
         return;
     }
     watched_ns = now_ns;
-    asked = wants_restart() && baton_request_restart("opcache's memory is full") == 0;
+    pause_ns = wants_restart() && baton_request_restart("opcache's memory is full", 0) == 0 ? ASK_AGAIN_NS : WATCH_NS;
 }
 
 void baton_php_hook_opcache(void)

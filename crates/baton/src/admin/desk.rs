@@ -177,6 +177,7 @@ fn restart(inside: &Inside, name: Option<&str>) -> Reply {
     for supervisor in supervisors.filter_map(|pool| Pool::supervisor(pool)) {
         supervisor.tell(Command::Restart {
             reason: "asked for by the admin API".into(),
+            only_by_app: false,
         });
     }
     let names = apps.iter().map(|app| &*app.config.project.name);

@@ -52,11 +52,16 @@ impl App {
             Arc::new(Pool::of_worker(number(), config, worker, budget.clone()))
         };
         let workers = config.workers.iter().map(of_worker).collect();
-        Self {
+        let app = Self {
             config,
             regular,
             workers,
+        };
+        for pool in app.pools() {
+            let others = app.pools().filter(|other| !Arc::ptr_eq(other, pool));
+            pool.set_siblings(others.map(Arc::downgrade).collect());
         }
+        app
     }
 
     pub fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {

@@ -2,7 +2,7 @@
 //! own zygote, supervisor and queue: what one pool suffers, no other does.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use baton_dispatch::autoscale::{Logged, ScaleLimits};
 use baton_dispatch::{Dispatcher, Limits};
@@ -34,6 +34,8 @@ pub struct Pool {
     /// The I/O threads, once they run.
     io_threads: OnceLock<Handle<Message>>,
     supervisor: OnceLock<SupervisorHandle>,
+    /// The app's other pools.
+    siblings: OnceLock<Vec<Weak<Pool>>>,
     begun: Begun,
     /// One for each I/O thread, once they run.
     counters: OnceLock<Box<[PoolCounters]>>,
@@ -117,6 +119,7 @@ impl Pool {
             dispatcher,
             io_threads: OnceLock::new(),
             supervisor: OnceLock::new(),
+            siblings: OnceLock::new(),
             begun: Begun::default(),
             counters: OnceLock::new(),
             lifecycle: Mutex::default(),
@@ -181,6 +184,17 @@ impl Pool {
 
     pub fn supervisor(&self) -> Option<&SupervisorHandle> {
         self.supervisor.get()
+    }
+
+    pub(super) fn set_siblings(&self, siblings: Vec<Weak<Pool>>) {
+        // Only their maker calls this.
+        let _ = self.siblings.set(siblings);
+    }
+
+    /// The app's other pools.
+    pub(super) fn siblings(&self) -> Vec<Arc<Pool>> {
+        let siblings = self.siblings.get().into_iter().flatten();
+        siblings.filter_map(Weak::upgrade).collect()
     }
 
     /// A request has to wait for a thread. It costs a system call only if none has waited since the supervisor last

@@ -17,7 +17,6 @@ use rustix::process::{Pid, PidfdFlags, Signal};
 
 use super::Pool;
 use super::lines::Lines;
-use crate::config::AppConfig;
 use crate::values::Pair;
 use baton_dispatch::SEATS;
 
@@ -41,7 +40,7 @@ impl Zygote {
         let (reader, writer) = stderr_pipe().map_err(failed)?;
         let child = Command::new(&program)
             .env_clear()
-            .envs(environment_of(&pool.app))
+            .envs(environment_of(pool))
             .current_dir(&pool.app.project.root)
             .stdin(Stdio::from(other))
             .stdout(Stdio::from(writer.try_clone().map_err(failed)?))
@@ -162,7 +161,14 @@ const ENVIRONMENT_KEPT: [&str; 8] = [
     "RUST_BACKTRACE",
 ];
 
-fn environment_of(app: &AppConfig) -> Vec<(OsString, OsString)> {
+/// Worker scripts may end their loop by it. Some loop for ever without it, others not at all, and for 0 the same: a
+/// number that is never reached is right for both.
+const MAX_REQUESTS: &str = "MAX_REQUESTS";
+const MAX_REQUESTS_UNLIMITED: i64 = i64::MAX;
+
+/// Of two values of one name the later one counts.
+fn environment_of(pool: &Pool) -> Vec<(OsString, OsString)> {
+    let app = &pool.app;
     let kept = ENVIRONMENT_KEPT.iter().chain(match app.account {
         Some(_) => [].iter(),
         None => ["HOME", "USER"].iter(),
@@ -173,6 +179,12 @@ fn environment_of(app: &AppConfig) -> Vec<(OsString, OsString)> {
     if let Some(account) = &app.account {
         environment.push(("HOME".into(), account.home.clone().into()));
         environment.push(("USER".into(), account.name.clone().into()));
+    }
+    if let Some(worker) = &pool.worker {
+        let max = worker
+            .max_requests
+            .map_or(MAX_REQUESTS_UNLIMITED, i64::from);
+        environment.push((MAX_REQUESTS.into(), max.to_string().into()));
     }
     let given = app.options.env.iter();
     environment.extend(given.map(|pair| (pair.name.clone().into(), pair.value.clone().into())));
@@ -188,7 +200,12 @@ fn settings_of(pool: &Pool) -> Vec<u8> {
     set("root", app.project.root.as_os_str().as_bytes());
     set("index", app.project.index.as_bytes());
     match &pool.worker {
-        None => set("sapi_name", b"fpm-fcgi"),
+        None => {
+            set("sapi_name", b"fpm-fcgi");
+            if !app.workers.is_empty() {
+                set("beside_workers", b"1");
+            }
+        }
         Some(worker) => {
             // What worker scripts look for.
             set("sapi_name", b"frankenphp");

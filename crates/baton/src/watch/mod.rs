@@ -138,7 +138,10 @@ impl Watcher {
                 };
                 for supervisor in &self.supervisors {
                     let reason = reason.clone();
-                    supervisor.tell(Command::Restart { reason });
+                    supervisor.tell(Command::Restart {
+                        reason,
+                        only_by_app: false,
+                    });
                 }
             }
         }

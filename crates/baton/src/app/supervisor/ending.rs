@@ -29,9 +29,12 @@ impl Supervisor {
                 Command::Ended { number, status } => self.process_gone(number, status),
                 // The pool has said so already; it is looked at next.
                 Command::Wake => {}
-                Command::Restart { reason } => {
+                Command::Restart {
+                    reason,
+                    only_by_app,
+                } => {
                     // If it was wanted already, that one counts.
-                    let _ = self.want_restart(reason, false);
+                    let _ = self.want_restart(reason, only_by_app);
                 }
                 Command::Threads { change, answer } => {
                     let changed = match change {

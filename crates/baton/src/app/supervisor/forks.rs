@@ -21,7 +21,7 @@ impl Supervisor {
         }
     }
 
-    fn count_of(&self, generation: u64) -> usize {
+    pub(super) fn count_of(&self, generation: u64) -> usize {
         let members = self.members.values();
         // Who was told to end makes room for another.
         let members = members.filter(|member| !member.process.is_stopping());

@@ -12,8 +12,8 @@ use rustix::event::epoll;
 use rustix::process::Signal;
 
 use super::super::process::Process;
-use super::Supervisor;
 use super::members::{is_mere, spawn_closer};
+use super::{Command, Supervisor};
 
 /// Longer than any queue of a socket: `net.unix.max_dgram_qlen` is 512 at most by default.
 const MESSAGES_MAX: usize = 10_000;
@@ -45,7 +45,21 @@ impl Supervisor {
         let pid = message.pid.map_or(0, |pid| pid.as_raw_nonzero().get());
         let pool = self.pool.clone();
         let app = &pool.label;
-        if self.want_restart(format!("asked for by the app: {reason}"), true) {
+        let wanted = format!("asked for by the app: {reason}");
+        if message.a == control::WHOLE_APP {
+            // Told even if it is wanted here already: there it may have begun before.
+            for supervisor in pool
+                .siblings()
+                .iter()
+                .filter_map(|other| other.supervisor())
+            {
+                supervisor.tell(Command::Restart {
+                    reason: wanted.clone(),
+                    only_by_app: true,
+                });
+            }
+        }
+        if self.want_restart(wanted, true) {
             tracing::info!(app, pid, "the app asks for a restart: {reason}");
         } else {
             tracing::debug!(app, pid, "the app asks for a restart as well: {reason}");

@@ -64,8 +64,9 @@ pub enum Command {
     /// The pool is dormant no more.
     Wake,
     /// Load the app anew and put new processes in the place of all that are there, without losing a request. If a
-    /// restart is under way, there is one more after it.
-    Restart { reason: String },
+    /// restart is under way, there is one more after it. One that only the app wants comes no sooner than some time after
+    /// the last.
+    Restart { reason: String, only_by_app: bool },
     /// So many threads more, or fewer, whatever the load; answer how many are wanted then, or why not.
     Threads {
         change: Change,

@@ -256,7 +256,8 @@ impl Supervisor {
     fn make_room(&mut self, now_ms: u64) -> Option<u64> {
         let is_ready = |seat: &&Seat| matches!(seat.zygote, ZygoteState::Ready(_));
         let successor = self.successor.as_ref().filter(is_ready)?;
-        if self.room() > 0 {
+        // While new ones boot it is they who take up the room: they may come to nothing, and old ones are to go on then.
+        if self.room() > 0 || self.count_of(successor.generation) > 0 {
             return None;
         }
         let stuck_ms = self.restart.stuck_from_ms();
