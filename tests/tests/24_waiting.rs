@@ -143,7 +143,7 @@ fn too_many_are_refused_and_told_when_to_come_back() {
     let refused_after = |tag: &str| {
         let start = Instant::now();
         let reply = Conn::open(addr)
-            .ask(&format!("GET /?tag={tag} HTTP/1.1\r\nHost: a\r\n\r\n"))
+            .ask(format!("GET /?tag={tag} HTTP/1.1\r\nHost: a\r\n\r\n"))
             .expect("a reply");
         assert_eq!(reply.status(), 503, "{tag}: {}", reply.text());
         assert!(reply.header("retry-after").is_some(), "{tag}");
