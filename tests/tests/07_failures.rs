@@ -151,6 +151,20 @@ fn stop_one(server: &Baton, turn: usize) {
     });
 }
 
+fn kill_all(server: &Baton, _: usize) {
+    for process in server.app_processes() {
+        proc::signal(process.pid, Signal::KILL);
+    }
+}
+
+/// Requests do not need the zygote. The process killed after it comes from a new one.
+fn kill_the_zygote_and_one(server: &Baton, turn: usize) {
+    for zygote in server.zygotes() {
+        proc::signal(zygote.pid, Signal::KILL);
+    }
+    signal_one(Signal::KILL)(server, turn);
+}
+
 #[test]
 fn sigkill_of_app_processes() {
     let _alone = alone();
@@ -195,12 +209,31 @@ fn sigkill_of_all_workers_at_once() {
         5,
         Duration::from_millis(800),
         PROCESSES as u64,
-        |server, _| {
-            server
-                .app_processes()
-                .iter()
-                .for_each(|p| proc::signal(p.pid, Signal::KILL));
-        },
+        kill_all,
+    );
+}
+
+#[test]
+fn sigsegv_of_workers() {
+    let _alone = alone();
+    under_harm(
+        serve_worker("5000"),
+        20,
+        Duration::from_millis(120),
+        1,
+        signal_one(Signal::SEGV),
+    );
+}
+
+#[test]
+fn sigkill_of_the_zygote_of_workers() {
+    let _alone = alone();
+    under_harm(
+        serve_worker("5000"),
+        8,
+        Duration::from_millis(400),
+        1,
+        kill_the_zygote_and_one,
     );
 }
 
@@ -231,31 +264,19 @@ fn sigkill_of_all_app_processes_at_once() {
         5,
         Duration::from_millis(800),
         PROCESSES as u64,
-        |server, _| {
-            server
-                .app_processes()
-                .iter()
-                .for_each(|p| proc::signal(p.pid, Signal::KILL));
-        },
+        kill_all,
     );
 }
 
 #[test]
 fn sigkill_of_the_zygote() {
-    // Requests do not need it. The process killed after it comes from a new one.
     let _alone = alone();
     under_harm(
         serve("5000"),
         8,
         Duration::from_millis(400),
         1,
-        |server, turn| {
-            server
-                .zygotes()
-                .iter()
-                .for_each(|p| proc::signal(p.pid, Signal::KILL));
-            signal_one(Signal::KILL)(server, turn);
-        },
+        kill_the_zygote_and_one,
     );
 }
 
