@@ -63,7 +63,7 @@ COMPARISONS = [
     Comparison("parts", "/parts.php", 4, "baton", "php-fpm", {"rate": 3.0}, note="the same in 194 writes of 1,024 bytes and one of 1,344"),
     Comparison("big-default", "/big.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="big against nginx's default buffers"),
     Comparison("parts-default", "/parts.php", 4, "baton", "php-fpm-as-shipped", {"rate": 3.0}, note="parts against nginx's default buffers"),
-    Comparison("worker-4", "/hello.php", 4, "baton-worker", "php-fpm", {"rate": WORKER_HELLO}),
+    Comparison("worker-4", "/hello.php", 4, "baton-worker", "php-fpm", {"rate": WORKER_HELLO, "p99": WORKER_P99}),
     Comparison("worker-50", "/hello.php", 50, "baton-worker", "php-fpm", {"rate": WORKER_HELLO, "p99": WORKER_P99}),
     Comparison("worker-500", "/hello.php", 500, "baton-worker", "php-fpm", {"rate": WORKER_HELLO, "p99": WORKER_P99}),
     Comparison("worker-big", "/big.php", 4, "baton-worker", "php-fpm-as-shipped", {"rate": 1.5 * FRANKENPHP_BIG}),
