@@ -413,6 +413,67 @@ fn a_worker_is_named_by_name_or_script() {
 }
 
 #[test]
+fn the_metrics_follow_what_happens() {
+    let served = serve(&[NUM_THREADS, "1", MAX_THREADS, "2"]);
+    let app = served.admin.get("/apps")["apps"][0]["name"].clone();
+    let labels = format!("app=\"{}\",worker=\"\"", app.as_str().expect("a name"));
+    let of_pool = |name: &str, label: &str| served.metric(&format!("{name}{{{labels}{label}}}"));
+    let of_server = || {
+        [
+            "baton_requests_total",
+            "baton_request_duration_seconds_count",
+            "baton_request_body_bytes_total",
+            "baton_reply_body_bytes_total",
+            "baton_ticks_total",
+        ]
+        .map(|name| served.metric(name))
+    };
+    let before = of_server();
+    let mut client = served.server.connect();
+    for request in [
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n0123456789",
+    ] {
+        assert_eq!(client.ask(request).expect("a reply").text(), "hello");
+    }
+    wait_until("both requests are counted", SOON, || {
+        let now = of_server();
+        let [requests, durations, received, sent, ticks] =
+            std::array::from_fn(|at| now[at] - before[at]);
+        (requests, durations, received, sent) == (2.0, 2.0, 10.0, 10.0) && ticks > 0.0
+    });
+    assert!(served.metric("baton_connections") >= 1.0);
+
+    // Two run, one of them in a thread that was started for it, and one waits.
+    let clients: Vec<_> = (0..3)
+        .map(|_| {
+            let mut client = served.server.connect();
+            client
+                .send("GET /?wait=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+                .expect("sent");
+            client
+        })
+        .collect();
+    wait_until("a thread is started, and a request waits", SOON, || {
+        of_pool("baton_threads", ",state=\"busy\"") == 2.0
+            && of_pool("baton_queue_waiting", "") == 1.0
+    });
+    assert!(of_pool("baton_queue_oldest_wait_seconds", "") > 0.0);
+    assert!(of_pool("baton_scaling_decisions_total", ",action=\"start\"") >= 1.0);
+    served.site.write("signs/go", "");
+    for mut client in clients {
+        assert_eq!(client.reply().expect("a reply").text(), "hello");
+    }
+    let answer = served.admin.ask("POST", "/workers/restart");
+    assert!(answer.status < 300, "{answer:?}");
+    wait_until("the restart is counted", SOON, || {
+        of_pool("baton_restarts_total", ",result=\"done\"") == 1.0
+    });
+    assert_eq!(of_pool("baton_restarts_total", ",result=\"failed\""), 0.0);
+    served.server.stop();
+}
+
+#[test]
 fn what_went_wrong_is_counted_and_told() {
     let served = serve(&[THREADS, "1", QUEUE_WAIT_MS_MAX, "100"]);
     served.server.get("/").expect(200);
