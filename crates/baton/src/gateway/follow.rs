@@ -123,8 +123,8 @@ impl Gateway {
         let now_ms = io.now().mono_ms();
         let running = self.running.swap_remove(at);
         self.count_service(&running, now_ms);
-        self.last_threads
-            .set(running.pending.conn, running.pool().number, running.thread);
+        let by = (running.pool().number, running.thread);
+        self.served.set(running.pending.conn, by);
         self.recycle(running.pending.bytes);
         self.release_seat(&running.place, running.thread, running.seat, now_ms);
         Followed::Left

@@ -3,7 +3,7 @@
 //! A request's way through this room: [`caller`] says who asks, [`sites`] has the routes and the
 //! apps, [`resolve`] says what the path means, [`static_file`] answers for a file, [`fields`]
 //! encodes what goes to the app, [`submit`] gives it to the dispatcher of a pool, [`Running`] is
-//! the record of who has it, [`follow`] brings the reply back, and [`last_thread`] remembers who did it. [`standby`] takes requests
+//! the record of who has it, [`follow`] brings the reply back. [`standby`] takes requests
 //! back from busy threads. [`trouble`] is for all that can go
 //! wrong; [`answers`] are those of the front itself, and [`count`] counts.
 
@@ -13,7 +13,7 @@ mod count;
 mod fields;
 mod follow;
 mod forwarded;
-mod last_thread;
+mod per_connection;
 mod resolve;
 mod sites;
 mod standby;
@@ -32,7 +32,7 @@ use rustix::process::Signal;
 use answers::{redirect_to_folder, refuse, unavailable};
 use caller::Caller;
 use fields::{FieldWriter, Script};
-use last_thread::LastThreads;
+use per_connection::PerConnection;
 use resolve::{Target, UrlPath};
 use sites::Folder;
 
@@ -63,9 +63,7 @@ struct Stalled {
 }
 
 /// Where a connection's request waits, or waited.
-#[derive(Clone, Copy)]
 struct QueuedAt {
-    conn: ConnId,
     /// The pool's number.
     pool: u32,
     ticket: Ticket,
@@ -89,9 +87,9 @@ pub struct Gateway {
     standbys: Vec<Handoff<Place, Pending>>,
     /// Pools with an idle thread, for which a request that stands by is to be taken back at the end of the tick.
     recalling: Vec<Arc<Pool>>,
-    /// Tickets of queued requests, by the connection's index.
-    tickets: Vec<Option<QueuedAt>>,
-    last_threads: LastThreads,
+    queued: PerConnection<QueuedAt>,
+    /// Who served the connection last, and in which pool, by its number.
+    served: PerConnection<(u32, ThreadId)>,
     /// Processes that have knocked since the last tick.
     knocked: Vec<u64>,
     /// The app processes have been told to knock.
@@ -134,8 +132,8 @@ impl Gateway {
             stalled: Vec::new(),
             standbys: Vec::new(),
             recalling: Vec::new(),
-            tickets: Vec::new(),
-            last_threads: LastThreads::default(),
+            queued: PerConnection::default(),
+            served: PerConnection::default(),
             knocked: Vec::new(),
             is_announced: false,
             has_unknocked_news: false,

@@ -72,7 +72,8 @@ impl Gateway {
             retried: false,
             _begun: pool.begin(),
         };
-        let last = self.last_threads.of(conn, pool.number);
+        let served = self.served.get(conn).copied();
+        let last = served.and_then(|(number, thread)| (number == pool.number).then_some(thread));
         let submitted = pool
             .dispatcher()
             .submit_after(last, pending, self.index, now_ms);
@@ -92,11 +93,11 @@ impl Gateway {
             Submitted::Queued(ticket) => {
                 pool.has_queued();
                 self.check_by(now_ms + pool.app.options.queue_wait_ms_max);
-                self.remember(QueuedAt {
-                    conn,
+                let queued = QueuedAt {
                     pool: pool.number,
                     ticket,
-                });
+                };
+                self.queued.set(conn, queued);
             }
             Submitted::Refused(pending) => {
                 self.count_trouble(pool, |counters| &counters.queue_full);
@@ -123,21 +124,9 @@ impl Gateway {
         self.next_id
     }
 
-    pub(super) fn remember(&mut self, queued: QueuedAt) {
-        let index = queued.conn.to_bits() as u32 as usize;
-        if index >= self.tickets.len() {
-            self.tickets.resize(index + 1, None);
-        }
-        self.tickets[index] = Some(queued);
-    }
-
     /// Takes the connection's request out of the queue, if it waits there.
     pub(super) fn cancel_queued(&mut self, conn: ConnId) -> bool {
-        let index = conn.to_bits() as u32 as usize;
-        let Some(queued) = self.tickets.get_mut(index).and_then(|place| {
-            // Another's, of a connection that was in this place before, is left to be written over.
-            place.take_if(|queued| queued.conn == conn)
-        }) else {
+        let Some(queued) = self.queued.take(conn) else {
             return false;
         };
         let pool = self.pool_of_number(queued.pool);
