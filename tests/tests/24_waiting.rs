@@ -169,6 +169,69 @@ fn too_many_are_refused_and_told_when_to_come_back() {
     server.stop();
 }
 
+/// Five times as many requests as the one thread can do: it is never without work, and who cannot be served is told so at once
+/// as soon as the pace is known, also where the queue never is full. Another application does not notice.
+#[test]
+fn under_overload_goodput_stays_and_refusals_come_at_once() {
+    const WORK_MS: u64 = 40;
+    const QUEUE_WAIT: Duration = Duration::from_secs(2);
+    const KNOWN: Duration = Duration::from_secs(4);
+    const WHOLE: Duration = Duration::from_secs(10);
+    let _alone = alone();
+    let site = Site::new();
+    site.write("full/index.php", SCRIPT);
+    site.write("free/index.php", SCRIPT);
+    let file = site.write(
+        "baton.toml",
+        format!(
+            "threads = 1\n[apps.full]\nroot = 'full'\nqueue_wait_ms_max = {}\n[apps.free]\nroot = 'free'\n\
+            [[routes]]\nhost = 'free'\napp = 'free'\n[[routes]]\napp = 'full'\n",
+            QUEUE_WAIT.as_millis()
+        ),
+    );
+    let server = Baton::configured(&file);
+    let (account, addr) = (Account::new(), server.addr());
+    let [done, refused, refused_late] = [(); 3].map(|()| AtomicU64::new(0));
+    let (done, refused, refused_late) = (&done, &refused, &refused_late);
+    let start = Instant::now();
+    std::thread::scope(|scope| {
+        let account = &account;
+        while start.elapsed() < WHOLE {
+            let is_known = start.elapsed() > KNOWN;
+            scope.spawn(move || {
+                let sent = Instant::now();
+                let request = format!("GET /?ms={WORK_MS} HTTP/1.1\r\nHost: a\r\n\r\n");
+                let reply = Conn::open(addr).ask(request);
+                let count = match reply.map(|reply| reply.status()) {
+                    Ok(200) if sent.elapsed() < QUEUE_WAIT * 2 => done,
+                    Ok(503) if sent.elapsed() < QUEUE_WAIT / 2 => refused,
+                    Ok(503) => refused_late,
+                    other => return account.wrong(format!("{other:?} after {:?}", sent.elapsed())),
+                };
+                count.fetch_add(u64::from(is_known), Ordering::Relaxed);
+            });
+            if is_known {
+                let reply = Conn::open(addr).ask("GET /?tag=free HTTP/1.1\r\nHost: free\r\n\r\n");
+                match reply {
+                    Ok(reply) if reply.text() == "free" => {
+                        account.answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    other => account.wrong(format!("the other application: {other:?}")),
+                }
+            }
+            std::thread::sleep(Duration::from_millis(WORK_MS / 5));
+        }
+    });
+    account.assert_nothing_wrong();
+    let [done, refused, late] = [done, refused, refused_late].map(|n| n.load(Ordering::Relaxed));
+    println!("{done} done, {refused} refused at once, {late} late");
+    let capacity = (WHOLE - KNOWN).as_millis() as u64 / WORK_MS;
+    assert!(done * 10 >= capacity * 8, "{done} of {capacity}");
+    assert!(refused >= done, "{refused} refused, {done} done");
+    assert!(late * 20 <= refused, "{late} waited in vain, {refused} not");
+    server.stop();
+}
+
 /// Who leaves by a FIN is told of once: also while its request stands by, before that is put back into the queue.
 #[test]
 fn requests_that_stand_by_when_their_clients_leave_are_never_run() {

@@ -277,7 +277,8 @@ pub struct AppOptions {
           help_heading = LIMITS)]
     pub queue_len_max: u32,
 
-    /// How long a request may wait for a thread, in milliseconds, 1 to 86400000; 503 with Retry-After beyond
+    /// How long a request may wait for a thread, in milliseconds, 1 to 86400000; 503 with Retry-After beyond, at once where the
+    /// queue is known to be so slow
     #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = ms(1), help_heading = LIMITS)]
     pub queue_wait_ms_max: u64,
 }

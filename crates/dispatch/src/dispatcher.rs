@@ -11,6 +11,9 @@ pub const SEATS: u32 = 8;
 /// A thread whose last request took longer gets no standby, in milliseconds of a clock that is read once per tick.
 pub(crate) const SHORT_MS_MAX: u64 = 1;
 
+/// So many requests must have left the queue before their pace says when the next will.
+const TAKEN_TO_KNOW: u64 = 8;
+
 /// Bounds of an app's queue, and how its threads take turns.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -49,7 +52,7 @@ pub struct Handoff<T, R> {
 pub enum Submitted<T, R> {
     Handoff(Handoff<T, R>),
     Queued(Ticket),
-    /// The queue is full.
+    /// The queue is full, or so slow that the request would most likely wait for too long.
     Refused(R),
 }
 
@@ -187,7 +190,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         if let Some(id) = self.take_idle(last, near, now_ms) {
             return Submitted::Handoff(self.hand(id, request, now_ms, now_ms));
         }
-        if self.queue.len() >= self.limits.queue_len_max {
+        if self.queue.len() >= self.limits.queue_len_max || self.would_wait_too_long(now_ms) {
             return Submitted::Refused(request);
         }
         Submitted::Queued(self.queue.push_back(request, now_ms))
@@ -216,7 +219,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         if thread.is_retired && self.surplus() > 0 {
             return self.take_out(id).map_or(Released::Nothing, Released::Left);
         }
-        if let Some((request, since_ms)) = self.queue.pop_front() {
+        if let Some((request, since_ms)) = self.queue.take() {
             return Released::Next(self.hand(id, request, since_ms, now_ms));
         }
         if let Some(thread) = self.get_mut(id) {
@@ -297,6 +300,21 @@ impl<T: Clone, R> Dispatcher<T, R> {
     /// In the queue, or standing by.
     pub fn waiting_count(&self) -> usize {
         self.queue.len() + self.standing
+    }
+
+    /// Whether a request that comes now would expire, if threads take those before it as fast as they did while the oldest waited.
+    /// Better refused now than later. An eighth less, because of two that are on the edge one will be wrong.
+    fn would_wait_too_long(&self, now_ms: u64) -> bool {
+        let Some(since_ms) = self.queue.oldest_since_ms() else {
+            return false;
+        };
+        let max_ms = self.limits.queue_wait_ms_max;
+        let waited_ms = now_ms.saturating_sub(since_ms);
+        let taken = self.queue.taken_since_oldest();
+        // Before, threads may just be starting, or one request be slow.
+        let is_known = waited_ms >= max_ms / 4 && taken >= TAKEN_TO_KNOW;
+        let ahead = self.queue.len() as u64;
+        is_known && ahead.saturating_mul(waited_ms) >= taken.saturating_mul(max_ms - max_ms / 8)
     }
 
     fn count_until(&mut self, now_ms: u64) {
@@ -466,6 +484,62 @@ mod tests {
         assert_eq!(dispatcher.expire(101), Some(0));
         assert_eq!(dispatcher.expire(101), Some(1));
         assert_eq!(dispatcher.expire(101), None);
+    }
+
+    /// A thread that takes 20 ms, five times as many requests as it can do, a queue with room for all of them.
+    #[test]
+    fn what_would_wait_for_too_long_is_refused_at_once() {
+        let mut dispatcher = Small::new(Limits {
+            queue_len_max: usize::MAX,
+            queue_wait_ms_max: 10_000,
+            ..LIMITS
+        });
+        let id = dispatcher.add("a");
+        dispatcher.release(id, 0, 0, 0);
+        dispatcher.submit(0, 0, 0);
+        let mut seat = 0;
+        let (mut done, mut expired, mut refused) = (0, 0, 0);
+        // Once that its pace is known, and those that came before have left.
+        let known_ms = 15_000;
+        for now_ms in 1..=60_000 {
+            let is_known = u32::from(now_ms > known_ms);
+            while dispatcher.expire(now_ms).is_some() {
+                expired += is_known;
+            }
+            if now_ms % 20 == 0
+                && let Released::Next(next) = dispatcher.release(id, seat, 0, now_ms)
+            {
+                seat = next.seat;
+                done += is_known;
+            }
+            if now_ms % 4 == 0
+                && let Submitted::Refused(_) = dispatcher.submit(0, 0, now_ms)
+            {
+                refused += is_known;
+            }
+        }
+        assert_eq!((done, expired), (2250, 0), "it is never without work");
+        assert!((8900..9100).contains(&refused), "{refused} of 11,250");
+    }
+
+    #[test]
+    fn a_queue_that_hardly_moved_refuses_nothing() {
+        let (mut dispatcher, ids) = with_threads(&["a"]);
+        dispatcher.limits.queue_len_max = 100;
+        for request in 0..20 {
+            dispatcher.submit(request, 0, 0);
+        }
+        let mut seat = 0;
+        let mut take = |dispatcher: &mut Small| match dispatcher.release(ids[0], seat, 0, 1) {
+            Released::Next(next) => seat = next.seat,
+            other => panic!("{other:?}"),
+        };
+        for _ in 1..TAKEN_TO_KNOW {
+            take(&mut dispatcher);
+        }
+        assert!(matches!(dispatcher.submit(20, 0, 99), Submitted::Queued(_)));
+        take(&mut dispatcher);
+        assert_eq!(dispatcher.submit(21, 0, 99), Submitted::Refused(21));
     }
 
     #[test]

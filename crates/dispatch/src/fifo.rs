@@ -15,6 +15,8 @@ struct Waiting<R> {
     /// `None`: its client left.
     request: Option<R>,
     since_ms: u64,
+    /// [`Fifo::taken`] when it came.
+    taken_before: u64,
 }
 
 /// Requests in order of arrival. Dropping one from the middle leaves a hole, which costs nothing
@@ -25,6 +27,8 @@ pub(crate) struct Fifo<R> {
     first: u64,
     next_number: u64,
     len: usize,
+    /// How many threads have taken.
+    taken: u64,
 }
 
 impl<R> Fifo<R> {
@@ -35,6 +39,7 @@ impl<R> Fifo<R> {
             first: 1 << 63,
             next_number: 0,
             len: 0,
+            taken: 0,
         }
     }
 
@@ -65,8 +70,16 @@ impl<R> Fifo<R> {
             number,
             request: Some(request),
             since_ms,
+            taken_before: self.taken,
         };
         (waiting, Ticket { place, number })
+    }
+
+    /// The oldest, for a thread.
+    pub(crate) fn take(&mut self) -> Option<(R, u64)> {
+        let oldest = self.pop_front();
+        self.taken += u64::from(oldest.is_some());
+        oldest
     }
 
     pub(crate) fn pop_front(&mut self) -> Option<(R, u64)> {
@@ -93,6 +106,12 @@ impl<R> Fifo<R> {
     /// Since when the oldest request waits. There is never a hole at the front.
     pub(crate) fn oldest_since_ms(&self) -> Option<u64> {
         self.waiting.front().map(|waiting| waiting.since_ms)
+    }
+
+    /// How many were taken by threads while the oldest waited.
+    pub(crate) fn taken_since_oldest(&self) -> u64 {
+        let oldest = self.waiting.front();
+        oldest.map_or(0, |waiting| self.taken - waiting.taken_before)
     }
 
     fn drop_holes(&mut self) {
@@ -149,6 +168,20 @@ mod tests {
         assert_eq!(fifo.pop_front(), Some((3, 0)));
         assert_eq!(fifo.pop_front(), None);
         assert_eq!(fifo.remove(tickets[3]), None);
+    }
+
+    #[test]
+    fn counts_what_threads_took_before_the_oldest() {
+        let mut fifo = Fifo::new();
+        for n in 0..4 {
+            fifo.push_back(n, 0);
+        }
+        assert_eq!(fifo.taken_since_oldest(), 0);
+        fifo.take();
+        fifo.pop_front();
+        assert_eq!(fifo.taken_since_oldest(), 1, "no thread took the second");
+        fifo.push_front(0, 0);
+        assert_eq!(fifo.taken_since_oldest(), 0, "it came now");
     }
 
     #[test]

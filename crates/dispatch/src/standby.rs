@@ -28,7 +28,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         let seat = thread.take_seat()?;
         let place = thread.thread.clone();
         // There is one: it was just counted.
-        let (request, queued_since_ms) = self.queue.pop_front()?;
+        let (request, queued_since_ms) = self.queue.take()?;
         self.standing += 1;
         Some(Handoff {
             id,
