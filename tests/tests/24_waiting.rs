@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use baton_journeys::options::{QUEUE_LEN_MAX, QUEUE_WAIT_MS_MAX, THREADS};
-use baton_journeys::{Account, Baton, Conn, Site, alone};
+use baton_journeys::options::{QUEUE_LEN_MAX, QUEUE_WAIT_MS_MAX, THREADS, WORKER};
+use baton_journeys::{Account, Baton, Conn, Reply, Site, alone, wait_until};
 
 const SCRIPT: &str = "<?php usleep(1000 * (int) ($_GET['ms'] ?? 0)); echo $_GET['tag'] ?? '';";
 const CLIENTS: usize = 60;
@@ -229,6 +229,46 @@ fn under_overload_goodput_stays_and_refusals_come_at_once() {
     assert!(done * 10 >= capacity * 8, "{done} of {capacity}");
     assert!(refused >= done, "{refused} refused, {done} done");
     assert!(late * 20 <= refused, "{late} waited in vain, {refused} not");
+    server.stop();
+}
+
+/// How long a request ran before its process died does not count as waiting: another thread gets it, as `retry` promises, also
+/// if that thread has to boot first, and another request has waited for so long that the queue is looked through.
+#[test]
+fn a_request_that_is_tried_again_may_wait_again() {
+    let _alone = alone();
+    let site = Site::new();
+    site.write(
+        "worker.php",
+        "<?php usleep(600000);
+        while (frankenphp_handle_request(function () {
+            $sign = __DIR__ . '/signs/tried';
+            if (isset($_GET['crash']) && !file_exists($sign)) { touch($sign); usleep(800000); posix_kill(getmypid(), 9); }
+            echo 'tried again';
+        }));",
+    );
+    let signs = site.writable("signs");
+    let bounds = [QUEUE_WAIT_MS_MAX, "900", "--retry"];
+    let server = Baton::with(
+        site.root(),
+        &[&[WORKER, "worker.php", THREADS, "1"], &bounds[..]].concat(),
+    );
+    server.get("/").expect(200);
+    let text = |reply: Reply| (reply.status(), reply.text());
+    std::thread::scope(|scope| {
+        let first = scope.spawn(|| text(server.get("/?crash")));
+        wait_until("it is tried", Duration::from_secs(5), || {
+            signs.join("tried").exists()
+        });
+        std::thread::sleep(Duration::from_millis(200));
+        scope.spawn(|| server.get("/"));
+        let first = first.join().expect("a reply");
+        assert_eq!(first, (200, "tried again".into()));
+    });
+    std::fs::remove_file(signs.join("tried")).expect("it was tried");
+    let posted =
+        "POST /?crash HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    assert_eq!(server.send(posted).status(), 502, "not idempotent");
     server.stop();
 }
 

@@ -11,7 +11,7 @@ pub const SEATS: u32 = 8;
 /// A thread whose last request took longer gets no standby, in milliseconds of a clock that is read once per tick.
 pub(crate) const SHORT_MS_MAX: u64 = 1;
 
-/// So many requests must have left the queue before their pace says when the next will.
+/// So many requests, and as many as there are threads, must have left the queue before their pace says when the next will.
 const TAKEN_TO_KNOW: u64 = 8;
 
 /// Bounds of an app's queue, and how its threads take turns.
@@ -311,8 +311,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
         let max_ms = self.limits.queue_wait_ms_max;
         let waited_ms = now_ms.saturating_sub(since_ms);
         let taken = self.queue.taken_since_oldest();
-        // Before, threads may just be starting, or one request be slow.
-        let is_known = waited_ms >= max_ms / 4 && taken >= TAKEN_TO_KNOW;
+        // Before, threads may just be starting, or all of them be stuck for a while.
+        let is_known = waited_ms >= max_ms / 4 && taken >= TAKEN_TO_KNOW.max(self.count as u64);
         let ahead = self.queue.len() as u64;
         is_known && ahead.saturating_mul(waited_ms) >= taken.saturating_mul(max_ms - max_ms / 8)
     }

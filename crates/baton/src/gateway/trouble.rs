@@ -23,7 +23,10 @@ impl Gateway {
                 ..running.pending
             };
             let pool = &running.place.process.pool;
-            return self.resubmit(io, pool, pending, running.queued_since_ms);
+            // What counts is how long it waited, not how long it ran.
+            let waited_ms = running.offered_ms.saturating_sub(running.queued_since_ms);
+            let since_ms = io.now().mono_ms().saturating_sub(waited_ms);
+            return self.resubmit(io, pool, pending, since_ms);
         }
         if running.client == Client::There {
             self.count_trouble(running.pool(), |counters| &counters.process_ended);
