@@ -3,6 +3,7 @@
 use crate::fifo::{Fifo, Ticket};
 use crate::gauge::{Gauge, Glance};
 use crate::idle::IdleThreads;
+use crate::processes::{ProcessIndex, Processes};
 
 /// Requests that a thread may have with it: the one that it runs, and those that stand by. Beside two, eight cost PHP's hello
 /// at 500 connections a fifth less CPU; sixteen, tried with made-up work, gave nothing more.
@@ -64,6 +65,7 @@ pub(crate) enum State {
 
 pub(crate) struct Thread<T> {
     pub(crate) thread: T,
+    process: ProcessIndex,
     pub(crate) state: State,
     /// A bit for each seat that has a request.
     taken: u8,
@@ -117,6 +119,7 @@ pub struct Dispatcher<T, R> {
     pub(crate) limits: Limits,
     pub(crate) threads: Vec<(u32, Option<Thread<T>>)>,
     free: Vec<u32>,
+    processes: Processes,
     pub(crate) idle: IdleThreads,
     pub(crate) queue: Fifo<R>,
     pub(crate) count: usize,
@@ -134,6 +137,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
             limits,
             threads: Vec::new(),
             free: Vec::new(),
+            processes: Processes::default(),
             idle: IdleThreads::new(limits.rotate_ms),
             queue: Fifo::new(),
             count: 0,
@@ -144,8 +148,22 @@ impl<T: Clone, R> Dispatcher<T, R> {
         }
     }
 
-    /// A thread is ready to work. It counts as busy until its first [`Dispatcher::release`].
+    /// A thread is ready to work, in a process of its own. It counts as busy until its first [`Dispatcher::release`].
     pub fn add(&mut self, thread: T) -> ThreadId {
+        let process = self.processes.open();
+        self.add_to(process, thread)
+    }
+
+    /// The same, in the process of another thread, if that is still there.
+    pub fn add_beside(&mut self, other: ThreadId, thread: T) -> ThreadId {
+        let Some(process) = self.get(other).map(|other| other.process) else {
+            return self.add(thread);
+        };
+        self.processes.join(process);
+        self.add_to(process, thread)
+    }
+
+    fn add_to(&mut self, process: ProcessIndex, thread: T) -> ThreadId {
         let index = self.free.pop().unwrap_or_else(|| {
             self.threads.push((0, None));
             // Threads are processes or costlier: 2^32 of them do not fit a machine.
@@ -155,6 +173,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         *generation = generation.wrapping_add(1);
         *place = Some(Thread {
             thread,
+            process,
             state: State::Busy { since_ms: 0 },
             taken: 0,
             last_seat: SEATS - 1,
@@ -224,6 +243,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
         }
         if let Some(thread) = self.get_mut(id) {
             thread.state = State::Idle;
+            let process = thread.process;
+            self.processes.goes_idle(process);
             self.idle.put(id, near, now_ms);
         }
         Released::Idle {
@@ -303,7 +324,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
     }
 
     /// Whether a request that comes now would expire, if threads take those before it as fast as they did while the oldest waited.
-    /// Better refused now than later. An eighth less, because of two that are on the edge one will be wrong.
+    /// Better refused now than later. An eighth less, as a prediction on the edge is wrong as often as right.
     fn would_wait_too_long(&self, now_ms: u64) -> bool {
         let Some(since_ms) = self.queue.oldest_since_ms() else {
             return false;
@@ -323,7 +344,18 @@ impl<T: Clone, R> Dispatcher<T, R> {
     }
 
     fn take_idle(&mut self, last: Option<ThreadId>, near: usize, now_ms: u64) -> Option<ThreadId> {
-        let id = self.idle.take(last, near, now_ms)?;
+        let (threads, processes) = (&self.threads, &self.processes);
+        // Idle threads are there.
+        let process = |id: ThreadId| threads[id.index as usize].1.as_ref().map(|t| t.process);
+        let running = |id| process(id).map_or(0, |process| processes.running(process));
+        let running: Option<&dyn Fn(ThreadId) -> u32> = match processes.are_shared() {
+            true => Some(&running),
+            false => None,
+        };
+        let id = self.idle.take(last, near, now_ms, running)?;
+        if let Some(process) = process(id) {
+            self.processes.goes_to_work(process);
+        }
         self.gauge.idle_fell_to(self.idle.len());
         Some(id)
     }
@@ -359,9 +391,11 @@ impl<T: Clone, R> Dispatcher<T, R> {
             .filter(|(generation, _)| *generation == id.generation)?;
         let thread = place.take()?;
         if thread.state == State::Idle {
+            self.processes.goes_to_work(thread.process);
             self.idle.remove(id);
             self.gauge.idle_fell_to(self.idle.len());
         }
+        self.processes.leave(thread.process);
         self.free.push(id.index);
         self.count -= 1;
         self.retired -= usize::from(thread.is_retired);
@@ -459,6 +493,23 @@ mod tests {
             "c",
             "it is busy"
         );
+    }
+
+    #[test]
+    fn the_process_with_the_fewest_running_requests_is_preferred() {
+        let mut dispatcher = Small::new(LIMITS);
+        let first = ["a1", "b1"].map(|name| dispatcher.add(name));
+        let second = [(0, "a2"), (1, "b2")].map(|(n, name)| dispatcher.add_beside(first[n], name));
+        for id in first.into_iter().chain(second) {
+            dispatcher.release(id, 0, 0, 0);
+        }
+        let last = Some(second[1]);
+        let in_turn = [1, 2, 3, 4].map(|n| handed(dispatcher.submit_after(last, n, 0, 1)));
+        assert_eq!(in_turn, ["b2", "a2", "b1", "a1"], "else as ever");
+        assert!(dispatcher.remove(second[1]));
+        dispatcher.release(first[1], 0, 0, 2);
+        dispatcher.release(first[0], 0, 0, 2);
+        assert_eq!(handed(dispatcher.submit(5, 0, 3)), "b1", "a2 is at work");
     }
 
     #[test]

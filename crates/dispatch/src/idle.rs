@@ -1,7 +1,8 @@
 //! The idle threads of an app, and which of them works next.
 //!
 //! The thread that last served the same connection knows its client, so it goes first; else the last to go idle, which has
-//! the warmest caches. But a thread that has been idle for long goes first once: otherwise some threads would first be used at the peak, which is the
+//! the warmest caches. Where processes have several threads, which share a lock (Ruby, Python), that comes second to how many
+//! requests the process runs already. But a thread that has been idle for long goes first once: otherwise some threads would first be used at the peak, which is the
 //! worst time to find out that the database has no connection left for them.
 
 use std::collections::VecDeque;
@@ -10,6 +11,8 @@ use crate::dispatcher::ThreadId;
 
 /// How far back the connection's last thread, or one near the asking I/O thread, is looked for.
 const LOOK_MAX: usize = 8;
+/// How far back one of the process with the fewest running requests is looked for.
+const LOOK_MAX_SHARED: usize = 64;
 
 struct Idle {
     thread: ThreadId,
@@ -43,23 +46,29 @@ impl IdleThreads {
         });
     }
 
-    /// `last`: which served the connection before, if that is known.
+    /// `last`: which served the connection before, if that is known. `running`: how many requests a thread's process runs, if
+    /// some process has several threads.
     pub(crate) fn take(
         &mut self,
         last: Option<ThreadId>,
         near: usize,
         now_ms: u64,
+        running: Option<&dyn Fn(ThreadId) -> u32>,
     ) -> Option<ThreadId> {
         let longest = self.idle.front()?;
         if now_ms.saturating_sub(longest.since_ms) > self.rotate_ms {
             return self.idle.pop_front().map(|idle| idle.thread);
         }
         let len = self.idle.len();
-        let mut latest = (len.saturating_sub(LOOK_MAX)..len).rev();
+        let look_max = running.map_or(LOOK_MAX, |_| LOOK_MAX_SHARED);
+        let latest = (len.saturating_sub(look_max)..len).rev();
+        let running = |at: &usize| running.map_or(0, |of| of(self.idle[*at].thread));
+        let fewest = latest.clone().map(|at| running(&at)).min();
+        let mut latest = latest.filter(|at| Some(running(at)) == fewest);
         let at = last
             .and_then(|last| latest.clone().find(|at| self.idle[*at].thread == last))
-            .or_else(|| latest.find(|at| self.idle[*at].near == near))
-            .unwrap_or(len - 1);
+            .or_else(|| latest.clone().find(|at| self.idle[*at].near == near))
+            .or_else(|| latest.next())?;
         self.idle.remove(at).map(|idle| idle.thread)
     }
 

@@ -18,6 +18,7 @@ mod fifo;
 mod gauge;
 mod idle;
 mod listing;
+mod processes;
 mod retire;
 #[cfg(test)]
 mod schedules;

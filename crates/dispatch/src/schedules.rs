@@ -24,7 +24,8 @@ enum Event {
     /// An offer is taken back: the request goes on, its thread is looked at later.
     TakeBack(usize),
     Recover(usize),
-    Add,
+    /// In a process of its own, or beside one of the threads, if that is there.
+    Add(usize),
     Kill(usize),
     /// All that are there, and how many are to stay.
     Retire(usize),
@@ -42,7 +43,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..8usize).prop_map(Event::Withdraw),
         1 => (0..8usize).prop_map(Event::TakeBack),
         1 => (0..8usize).prop_map(Event::Recover),
-        2 => Just(Event::Add),
+        2 => (0..12usize).prop_map(Event::Add),
         1 => (0..8usize).prop_map(Event::Kill),
         1 => (0..5usize).prop_map(Event::Retire),
         1 => (0..8usize).prop_map(Event::Dismiss),
@@ -58,6 +59,8 @@ struct Schedule {
     next_thread: u32,
     next_request: u32,
     threads: BTreeMap<u32, ThreadId>,
+    /// Of each thread that there ever was.
+    processes: BTreeMap<u32, u32>,
     /// Of all threads that there ever were.
     ids: Vec<ThreadId>,
     retired: Vec<u32>,
@@ -91,6 +94,7 @@ impl Schedule {
             next_thread: 0,
             next_request: 0,
             threads: BTreeMap::new(),
+            processes: BTreeMap::new(),
             ids: Vec::new(),
             retired: Vec::new(),
             keep: 0,
@@ -111,8 +115,12 @@ impl Schedule {
                 let request = self.next_request;
                 self.next_request += 1;
                 let last = self.ids.get(last).copied();
+                let fit = self.fit();
                 match self.dispatcher.submit_after(last, request, 0, now_ms) {
-                    Submitted::Handoff(handoff) => self.handed(handoff)?,
+                    Submitted::Handoff(handoff) => {
+                        prop_assert!(fit.contains(&handoff.thread));
+                        self.handed(handoff)?;
+                    }
                     Submitted::Queued(ticket) => {
                         self.waiting.push_back(request);
                         self.tickets.push((ticket, request));
@@ -142,10 +150,15 @@ impl Schedule {
                 let released = self.dispatcher.release(id, seat, 0, now_ms);
                 self.released(thread, seat, released)?;
             }
-            Event::Add => {
+            Event::Add(beside) => {
                 let number = self.next_thread;
                 self.next_thread += 1;
-                let id = self.dispatcher.add(number);
+                let other = self.threads.iter().nth(beside);
+                let (process, id) = match other.map(|(other, id)| (self.processes[other], *id)) {
+                    Some((process, id)) => (process, self.dispatcher.add_beside(id, number)),
+                    None => (number, self.dispatcher.add(number)),
+                };
+                self.processes.insert(number, process);
                 self.threads.insert(number, id);
                 self.ids.push(id);
                 self.release(number, 0)?;
@@ -179,6 +192,31 @@ impl Schedule {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Which idle threads may be next: the one that is to go first once, else those of the processes that run the fewest.
+    fn fit(&self) -> Vec<u32> {
+        let number_of = |id: ThreadId| self.threads.iter().find(|(_, other)| **other == id);
+        let idle = self.dispatcher.idle_threads();
+        let idle: Vec<_> = idle
+            .filter_map(|(id, since_ms)| Some((*number_of(id)?.0, since_ms)))
+            .collect();
+        let longest = idle.first().copied();
+        if let Some((thread, since_ms)) = longest
+            && self.now_ms - since_ms > LIMITS.rotate_ms
+        {
+            return vec![thread];
+        }
+        let running = |thread: u32| {
+            let is_beside = |other: &u32| self.processes[other] == self.processes[&thread];
+            let all = self.threads.keys().filter(|other| is_beside(other)).count();
+            all - idle.iter().filter(|(other, _)| is_beside(other)).count()
+        };
+        let fewest = idle.iter().map(|(thread, _)| running(*thread)).min();
+        let threads = idle.iter().map(|(thread, _)| *thread);
+        threads
+            .filter(|thread| Some(running(*thread)) == fewest)
+            .collect()
     }
 
     fn resubmit(&mut self, request: u32) -> Checked {

@@ -107,14 +107,11 @@ impl Supervisor {
             return;
         }
         let now_ms = self.now_ms();
-        let threads = (0..process.thread_count())
-            .map(|thread| {
-                self.add_thread(Place {
-                    process: process.clone(),
-                    thread,
-                })
-            })
-            .collect();
+        let mut threads = Vec::new();
+        for thread in 0..process.thread_count() {
+            let process = process.clone();
+            threads.push(self.add_thread(Place { process, thread }, threads.first()));
+        }
         if let Some(member) = self.members.get_mut(&number) {
             member.threads = threads;
             self.scaler.gauges.started(member, now_ms);
@@ -128,10 +125,14 @@ impl Supervisor {
         self.make_way(generation);
     }
 
-    fn add_thread(&self, place: Place) -> ThreadId {
+    /// `beside`: another of the same process.
+    fn add_thread(&self, place: Place, beside: Option<&ThreadId>) -> ThreadId {
         let now_ms = self.now_ms();
         let mut dispatcher = self.pool.dispatcher();
-        let id = dispatcher.add(place);
+        let id = match beside {
+            Some(other) => dispatcher.add_beside(*other, place),
+            None => dispatcher.add(place),
+        };
         let released = dispatcher.release(id, 0, 0, now_ms);
         drop(dispatcher);
         match released {
