@@ -42,6 +42,8 @@ fn under_load<T>(
             }
         });
         let result = during(account);
+        // What `during` saw last, the sampler may have slept through.
+        most.fetch_max(threads(server), Ordering::Relaxed);
         account.stop();
         result
     });
@@ -58,7 +60,13 @@ fn the_load_raises_the_number_and_its_end_lowers_it() {
         &[NUM_THREADS, "2", MAX_THREADS, "20", IDLE_MS_MAX, "800"],
     );
     wait_until("the least are there", FOLLOWS, || threads(&server) == 2);
-    let before = proc::descriptors(server.pid());
+    // A process is there before the front has all of its descriptors.
+    let mut before = 0;
+    wait_until("all is set up", FOLLOWS, || {
+        let earlier = std::mem::replace(&mut before, proc::descriptors(server.pid()));
+        std::thread::sleep(Duration::from_millis(300));
+        before == earlier
+    });
     for _ in 0..2 {
         let (failures, most) = under_load(&server, 40, "ms=40", |account| {
             wait_until("as many as may be", FOLLOWS, || threads(&server) == 20);
