@@ -18,8 +18,8 @@ SECONDS_FUZZ_TEST := 60
 
 # What the server needs to be built and to run: PHP's program for web servers, its headers, opcache, a C compiler.
 PACKAGES_BUILD := gcc libc6-dev pkg-config php8.2-cgi php8.2-dev php8.2-opcache
-# Three applications and a framework for their journeys, with the PHP extensions and the database that they use. Of MariaDB only the programs
-# are installed. nginx and HAProxy stand in front; nginx is also the web server that `mediawiki` and `wordpress` ask for. systemd
+# Three applications and a framework for their journeys, with the PHP extensions and the database that they use. Of MariaDB only
+# the programs are installed. nginx and HAProxy stand in front; nginx is also the web server that `mediawiki` and `wordpress` ask for. systemd
 # checks the units and passes sockets. The fuzzer links C++.
 PACKAGES_TEST  := g++ python3 php8.2-cli php8.2-xml php8.2-gd php8.2-mbstring php8.2-intl php8.2-sqlite3 php8.2-mysql \
                   php8.2-apcu dokuwiki mediawiki wordpress wordpress-theme-twentytwentythree \

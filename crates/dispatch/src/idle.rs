@@ -2,8 +2,8 @@
 //!
 //! The thread that last served the same connection knows its client, so it goes first; else the last to go idle, which has
 //! the warmest caches. Where processes have several threads, which share a lock (Ruby, Python), that comes second to how many
-//! requests the process runs already. But a thread that has been idle for long goes first once: otherwise some threads would first be used at the peak, which is the
-//! worst time to find out that the database has no connection left for them.
+//! requests the process runs already. But a thread that has been idle for long goes first once: otherwise some threads would
+//! first be used at the peak, which is the worst time to find out that the database has no connection left for them.
 
 use std::collections::VecDeque;
 

@@ -1,10 +1,10 @@
 //! Which threads share a process, and how many of each are at work.
 //!
 //! Threads of one process share a lock with most interpreters: two that compute there wait for each other while another
-//! process is free. A thread that has its process for itself is idle only when nothing runs there, and costs nothing here.
+//! process is free. A thread that has its process for itself is idle only when nothing runs there.
 
 /// Names a process for as long as it has threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct ProcessIndex(u32);
 
 #[derive(Default)]
@@ -26,7 +26,7 @@ impl Processes {
     pub(crate) fn open(&mut self) -> ProcessIndex {
         let index = self.free.pop().unwrap_or_else(|| {
             self.processes.push(Process::default());
-            // See `Dispatcher::add`.
+            // No more than threads: see `Dispatcher::add_to`.
             ProcessIndex((self.processes.len() - 1) as u32)
         });
         self.get(index).threads = 1;
