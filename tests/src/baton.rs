@@ -73,18 +73,22 @@ pub fn binary() -> PathBuf {
     if let Some(path) = std::env::var_os("BATON_BIN") {
         return PathBuf::from(path);
     }
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .expect("tests/ lies in the workspace");
-    let target = std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace.join("target"), |dir| workspace.join(dir));
-    let path = target.join("release/baton");
+    let path = target_folder().join("release/baton");
     assert!(
         path.exists(),
         "{} is missing: run `make build` first",
         path.display()
     );
     path
+}
+
+/// Where this workspace is built.
+pub fn target_folder() -> PathBuf {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("tests/ lies in the workspace");
+    std::env::var_os("CARGO_TARGET_DIR")
+        .map_or_else(|| workspace.join("target"), |dir| workspace.join(dir))
 }
 
 fn spawn(

@@ -14,6 +14,7 @@
 //! - [`host`], [`mariadb`], [`opcache`]: a host name and a database of the run's own; whether scripts are cached
 //! - [`cases`]: tables of cases that are all run before the first failure is reported
 //! - [`peer`]: the same folder served by nginx + php-fpm, to check the journeys' own expectations
+//! - [`guest`]: a front with another guest than PHP's, for what no language does yet
 //! - [`load`]: clients that account for every request
 //! - [`multipart`], [`proc`], [`options`]: upload bodies, /proc, the server's options by name
 //!
@@ -27,6 +28,7 @@ pub mod baton;
 pub mod browser;
 pub mod cases;
 pub mod client;
+pub mod guest;
 pub mod host;
 pub mod load;
 pub mod mariadb;

@@ -4,6 +4,7 @@ pub const LISTEN: &str = "--listen";
 pub const THREADS: &str = "--threads";
 pub const NUM_THREADS: &str = "--num-threads";
 pub const MAX_THREADS: &str = "--max-threads";
+pub const THREADS_PER_PROCESS: &str = "--threads-per-process";
 pub const IDLE_MS_MAX: &str = "--idle-ms-max";
 pub const THREADS_MAX: &str = "--threads-max";
 pub const CONFIG: &str = "--config";

@@ -109,6 +109,11 @@ pub fn anonymous_kib(pid: u32) -> u64 {
     status_kib(pid, "RssAnon:")
 }
 
+/// Resident memory that others may have too, such as the segments of app processes, in KiB.
+pub fn shared_kib(pid: u32) -> u64 {
+    status_kib(pid, "RssShmem:")
+}
+
 /// CPU time of a process over a stretch of wall time, in clock ticks (10 ms).
 pub fn ticks_during(pid: u32, stretch: Duration) -> u64 {
     let ticks = || process(pid).map_or(0, |p| p.cpu_ticks);

@@ -5,13 +5,15 @@
 //! The guest is `guests/hostile`. `BATON_SEED` repeats a run's choices, `BATON_MISDEED` allows one misdeed only.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use baton_journeys::baton::target_folder;
 use baton_journeys::client::request;
+use baton_journeys::guest::{build, front_with};
 use baton_journeys::options::{DEADLINE_MS, KILL_GRACE_MS, QUEUE_WAIT_MS_MAX, THREADS};
 use baton_journeys::{Baton, Conn, Fault, Reply, Site, proc, wait_until};
 use rustix::process::Signal;
@@ -189,17 +191,11 @@ fn start(root: &Path, seed: u64) -> Baton {
         "-Zsanitizer=address",
     );
     build(&target, "baton-hostile", &[], "");
-    let folder = target.join("hostile");
-    std::fs::create_dir_all(&folder).expect("a folder in the target folder");
-    let place = |from: PathBuf, name: &str| {
-        let to = folder.join(name);
-        // A running program cannot be written over.
-        let _ = std::fs::remove_file(&to);
-        std::fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
-        to
-    };
-    let front = place(target.join(triple).join("debug/baton"), "baton");
-    place(target.join("debug/baton-hostile"), "baton-php");
+    let front = front_with(
+        &target.join(triple).join("debug/baton"),
+        &target.join("debug/baton-hostile"),
+        &target.join("hostile"),
+    );
     let mut command = Command::new(front);
     // What was freed is kept apart for long; the rest of the defaults stand, a report's exit code among them.
     command.env("ASAN_OPTIONS", "quarantine_size_mb=32:detect_leaks=0");
@@ -220,27 +216,6 @@ fn start(root: &Path, seed: u64) -> Baton {
             ended.status, ended.output
         ),
     }
-}
-
-fn target_folder() -> PathBuf {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    std::env::var_os("CARGO_TARGET_DIR")
-        .map_or_else(|| workspace.join("target"), |dir| workspace.join(dir))
-}
-
-fn build(target: &Path, package: &str, more: &[&str], flags: &str) {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let mut command = Command::new(cargo);
-    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
-    command.args(["build", "--quiet", "--package", package, "--target-dir"]);
-    command.arg(target).args(more);
-    // With its checks of arithmetic, and yet quick enough.
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "1");
-    if !flags.is_empty() {
-        command.env("RUSTC_BOOTSTRAP", "1").env("RUSTFLAGS", flags);
-    }
-    let status = command.status().expect("cargo runs");
-    assert!(status.success(), "{package} could not be built");
 }
 
 // ---- the clients -------------------------------------------------------------------------------

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use baton_journeys::options::{IDLE_MS_MAX, MAX_THREADS, NUM_THREADS, THREADS, THREADS_MAX};
-use baton_journeys::{Account, Baton, Cases, Site, alone, baton, proc, wait_until};
+use baton_journeys::options::{ADMIN, IDLE_MS_MAX, MAX_THREADS, NUM_THREADS, THREADS, THREADS_MAX};
+use baton_journeys::{Account, Admin, Baton, Cases, Site, alone, baton, proc, wait_until};
 use rustix::process::Signal;
 
 /// Until the number has followed the load, on a machine with other things to do.
@@ -67,6 +67,7 @@ fn the_load_raises_the_number_and_its_end_lowers_it() {
         std::thread::sleep(Duration::from_millis(300));
         before == earlier
     });
+    let shared_kib = proc::shared_kib(server.pid());
     for _ in 0..2 {
         let (failures, most) = under_load(&server, 40, "ms=40", |account| {
             wait_until("as many as may be", FOLLOWS, || threads(&server) == 20);
@@ -79,6 +80,9 @@ fn the_load_raises_the_number_and_its_end_lowers_it() {
     wait_until("nothing stays behind", FOLLOWS, || {
         proc::descriptors(server.pid()) <= before
     });
+    // Each of the 18 had a dozen pages of the front's at least.
+    let kib = proc::shared_kib(server.pid());
+    assert!(kib < shared_kib + 400, "{shared_kib} KiB, then {kib}");
     // Nothing waits, and none is above the least: so nobody looks.
     let pid = server.pid();
     let idle = || proc::ticks_during(pid, Duration::from_secs(2)) == 0;
@@ -93,6 +97,32 @@ fn the_load_raises_the_number_and_its_end_lowers_it() {
         "{log}"
     );
     assert!(!log.contains("WARN") && !log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn those_that_were_added_by_hand_stay() {
+    let _alone = alone();
+    let site = Site::of_fixture("php");
+    let socket = site.path("admin.sock");
+    let place = format!("unix:{}", socket.display());
+    let limits = [NUM_THREADS, "2", MAX_THREADS, "12", IDLE_MS_MAX, "400"];
+    let server = Baton::with(site.root(), &[&limits[..], &[ADMIN, &place]].concat());
+    let change = |method| Admin::at(&socket).ask(method, "/threads?count=3").status;
+    assert_eq!(change("PUT"), 200);
+    wait_until("they are there", FOLLOWS, || threads(&server) == 5);
+    under_load(&server, 24, "ms=30", |_| {
+        wait_until("as many as may be", FOLLOWS, || threads(&server) == 12);
+    });
+    wait_until("back to five", FOLLOWS, || threads(&server) == 5);
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(
+        threads(&server),
+        5,
+        "nobody needs them, but somebody wants them"
+    );
+    assert_eq!(change("DELETE"), 200);
+    wait_until("back to the least", FOLLOWS, || threads(&server) == 2);
+    server.stop();
 }
 
 #[test]

@@ -204,6 +204,10 @@ pub struct AppOptions {
     #[arg(long, value_name = "N", value_parser = parse_threads_max, allow_negative_numbers = true)]
     pub max_threads: Option<ThreadsMax>,
 
+    /// Threads of each process, 1 to 256, in a language that has them: a PHP process has 1. They start and stop together
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads_per_process(), allow_negative_numbers = true)]
+    pub threads_per_process: u32,
+
     /// How long threads above the least may be idle before they are stopped, a few at a time, in milliseconds, 100 to
     /// 86400000
     #[arg(long, value_name = "MS", default_value_t = ScaleLimits::IDLE_MS_MAX_DEFAULT, value_parser = ms(100))]
@@ -494,6 +498,10 @@ impl TrustedHeader {
 
 fn threads() -> clap::builder::RangedI64ValueParser<u32> {
     value_parser!(u32).range(1..=i64::from(ScaleLimits::THREADS_AUTO_MAX))
+}
+
+fn threads_per_process() -> clap::builder::RangedI64ValueParser<u32> {
+    value_parser!(u32).range(1..=i64::from(baton_handoff::layout::THREADS_MAX))
 }
 
 fn ms(least: u64) -> clap::builder::RangedU64ValueParser<u64> {

@@ -30,6 +30,15 @@ pub enum ThreadsMax {
     Number(u32),
 }
 
+impl ThreadsMax {
+    pub fn number(self) -> Option<u32> {
+        match self {
+            Self::Auto => None,
+            Self::Number(number) => Some(number),
+        }
+    }
+}
+
 /// `auto`, or a number of threads.
 pub fn parse_threads_max(text: &str) -> Result<ThreadsMax, String> {
     const MAX: u32 = ScaleLimits::THREADS_AUTO_MAX;

@@ -65,7 +65,7 @@ pub(crate) enum State {
 
 pub(crate) struct Thread<T> {
     pub(crate) thread: T,
-    process: ProcessIndex,
+    pub(crate) process: ProcessIndex,
     pub(crate) state: State,
     /// A bit for each seat that has a request.
     taken: u8,
@@ -119,7 +119,7 @@ pub struct Dispatcher<T, R> {
     pub(crate) limits: Limits,
     pub(crate) threads: Vec<(u32, Option<Thread<T>>)>,
     free: Vec<u32>,
-    processes: Processes,
+    pub(crate) processes: Processes,
     pub(crate) idle: IdleThreads,
     pub(crate) queue: Fifo<R>,
     pub(crate) count: usize,
@@ -127,7 +127,7 @@ pub struct Dispatcher<T, R> {
     pub(crate) standing: usize,
     gauge: Gauge,
     pub(crate) retired: usize,
-    /// Retired threads leave as long as more than so many are there.
+    /// Retired threads leave as long as so many stay.
     pub(crate) keep: usize,
 }
 
@@ -235,8 +235,8 @@ impl<T: Clone, R> Dispatcher<T, R> {
             self.standing -= 1;
             return Released::GoesOn(seat);
         }
-        if thread.is_retired && self.surplus() > 0 {
-            return self.take_out(id).map_or(Released::Nothing, Released::Left);
+        if self.has_leavers() && self.is_to_leave(id) {
+            return self.let_go(id).map_or(Released::Nothing, Released::Left);
         }
         if let Some((request, since_ms)) = self.queue.take() {
             return Released::Next(self.hand(id, request, since_ms, now_ms));
@@ -297,7 +297,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.count_until(now_ms);
         let oldest_since_ms = self.queue.oldest_since_ms().unwrap_or(now_ms);
         self.gauge.glance(Glance {
-            threads: self.count,
+            threads: self.thread_count(),
             idle: self.idle.len(),
             waiting: self.waiting_count(),
             oldest_wait_ms: now_ms.saturating_sub(oldest_since_ms),
@@ -310,8 +310,27 @@ impl<T: Clone, R> Dispatcher<T, R> {
         self.idle.iter()
     }
 
+    /// An idle thread of each process that has one: the processes that run the fewest requests first, of these the one whose
+    /// thread has been idle for longest.
+    pub fn idle_processes(&self) -> Vec<ThreadId> {
+        let mut is_listed = vec![false; self.processes.slots()];
+        let mut first_of = |id: &ThreadId| {
+            let Some(thread) = self.get(*id) else {
+                return false;
+            };
+            !std::mem::replace(&mut is_listed[thread.process.slot()], true)
+        };
+        let idle = self.idle.iter().map(|(id, _)| id);
+        let mut firsts: Vec<ThreadId> = idle.filter(|id| first_of(id)).collect();
+        if self.processes.are_shared() {
+            firsts.sort_by_key(|id| self.get(*id).map(|t| self.processes.running(t.process)));
+        }
+        firsts
+    }
+
+    /// Without those of processes that leave.
     pub fn thread_count(&self) -> usize {
-        self.count
+        self.count - self.processes.leaving()
     }
 
     pub fn idle_count(&self) -> usize {
@@ -395,7 +414,7 @@ impl<T: Clone, R> Dispatcher<T, R> {
             self.idle.remove(id);
             self.gauge.idle_fell_to(self.idle.len());
         }
-        self.processes.leave(thread.process);
+        self.processes.lose(thread.process);
         self.free.push(id.index);
         self.count -= 1;
         self.retired -= usize::from(thread.is_retired);
@@ -423,7 +442,7 @@ pub enum Released<T, R> {
     Idle {
         others_have_standby: bool,
     },
-    /// It was retired, is removed, and has no work any more.
+    /// It or its process was to leave: it is removed, and has no work any more.
     Left(T),
     /// It has its other requests still, or was idle, or thread or seat are not known.
     Nothing,

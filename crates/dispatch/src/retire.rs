@@ -2,13 +2,14 @@
 //!
 //! Which of the old ones leaves for a new one is decided when one of them is free, not when the new
 //! one comes: a thread with a long request stands in nobody's way, and there are never fewer
-//! threads that take requests than were asked for.
+//! threads that take requests than were asked for. With it goes its whole process, if that has several threads: the idle
+//! ones at once, the others when they are free.
 
-use crate::dispatcher::{Dispatcher, State, ThreadId};
+use crate::dispatcher::{Dispatcher, State, Thread, ThreadId};
 
 impl<T: Clone, R> Dispatcher<T, R> {
-    /// From now on each of these threads leaves when it is free, as long as more than `keep`
-    /// threads are there. Until then it works like any other. The last `keep` counts for all.
+    /// From now on each of these threads leaves when it is free, and its process with it, as long as
+    /// `keep` others stay. Until then it works like any other. The last `keep` counts for all.
     ///
     /// Busy ones leave by [`Dispatcher::release`]; idle ones have to be asked for by
     /// [`Dispatcher::leave`], now and after each thread that is added.
@@ -24,37 +25,75 @@ impl<T: Clone, R> Dispatcher<T, R> {
         }
     }
 
-    /// A retired thread that is idle and leaves now: it is removed, and gets no request any more.
+    /// An idle thread that leaves now: it is removed, and gets no request any more.
     pub fn leave(&mut self) -> Option<T> {
-        if self.surplus() == 0 {
+        if !self.has_leavers() {
             return None;
         }
-        let is_retired = |id: &ThreadId| self.get(*id).is_some_and(|thread| thread.is_retired);
-        let id = self.idle.iter().map(|(id, _)| id).find(is_retired)?;
-        self.take_out(id)
+        let is_to_leave = |id: &ThreadId| self.is_to_leave(*id);
+        let id = self.idle.iter().map(|(id, _)| id).find(is_to_leave)?;
+        self.let_go(id)
     }
 
-    /// The thread leaves for good, if it is still idle: it is removed, and gets no request any more.
+    /// The thread leaves for good, if it is still idle: it is removed, and gets no request any more. The others of its
+    /// process leave as well, idle ones by [`Dispatcher::leave`].
     pub fn dismiss(&mut self, id: ThreadId) -> Option<T> {
         let is_idle = self.get(id)?.state == State::Idle;
-        is_idle.then(|| self.take_out(id)).flatten()
+        is_idle.then(|| self.let_go(id)).flatten()
     }
 
-    /// How many retired threads would leave if they were free.
-    pub fn surplus(&self) -> usize {
-        self.retired.min(self.count.saturating_sub(self.keep))
+    /// The process of that thread, which is busy, is about to end. Its other threads leave when they are free, idle ones by
+    /// [`Dispatcher::leave`]. `false` if it has no others: it may yet go on. Or if they leave already.
+    pub fn empty_process_of(&mut self, id: ThreadId) -> bool {
+        let Some(process) = self.get(id).map(|thread| thread.process) else {
+            return false;
+        };
+        let is_shared = self.processes.threads(process) > 1;
+        let is_new = is_shared && !self.processes.is_leaving(process);
+        if is_new {
+            self.processes.leave(process);
+        }
+        is_new
     }
 
-    /// Retired threads that are busy, and since when with their present request.
-    pub fn retired_at_work(&self) -> impl Iterator<Item = (&T, u64)> {
-        let threads = self
-            .threads
-            .iter()
-            .filter_map(|(_, thread)| thread.as_ref());
+    /// Threads that are busy and leave when they are free, and since when they are with their present request.
+    pub fn leavers_at_work(&self) -> impl Iterator<Item = (&T, u64)> {
+        let threads = match self.has_leavers() {
+            true => self.threads.as_slice(),
+            false => &[],
+        };
+        let threads = threads.iter().filter_map(|(_, thread)| thread.as_ref());
         threads.filter_map(|thread| match thread.state {
-            State::Busy { since_ms } if thread.is_retired => Some((&thread.thread, since_ms)),
+            State::Busy { since_ms } if self.leaves_when_free(thread) => {
+                Some((&thread.thread, since_ms))
+            }
             _ => None,
         })
+    }
+
+    /// Whether there may be threads that leave when they are free.
+    pub(crate) fn has_leavers(&self) -> bool {
+        let is_any_retired = self.retired > 0 && self.thread_count() > self.keep;
+        is_any_retired || self.processes.leaving() > 0
+    }
+
+    pub(crate) fn is_to_leave(&self, id: ThreadId) -> bool {
+        self.get(id)
+            .is_some_and(|thread| self.leaves_when_free(thread))
+    }
+
+    fn leaves_when_free(&self, thread: &Thread<T>) -> bool {
+        if self.processes.is_leaving(thread.process) {
+            return true;
+        }
+        let with_it = self.processes.threads(thread.process);
+        thread.is_retired && self.thread_count() >= self.keep + with_it
+    }
+
+    pub(crate) fn let_go(&mut self, id: ThreadId) -> Option<T> {
+        let process = self.get(id)?.process;
+        self.processes.leave(process);
+        self.take_out(id)
     }
 }
 
@@ -113,8 +152,8 @@ mod tests {
         dispatcher.submit(2, 0, 8);
         dispatcher.retire(ids.clone(), 2);
         add(&mut dispatcher, "new");
-        assert_eq!((dispatcher.leave(), dispatcher.surplus()), (None, 1));
-        let at_work: Vec<_> = dispatcher.retired_at_work().collect();
+        assert_eq!(dispatcher.leave(), None);
+        let at_work: Vec<_> = dispatcher.leavers_at_work().collect();
         assert_eq!(at_work, [(&"slow", 8), (&"quick", 7)]);
         assert_eq!(dispatcher.release(ids[1], 0, 0, 9), Released::Left("quick"));
         assert_eq!(dispatcher.release(ids[1], 0, 0, 9), Released::Nothing);
@@ -147,6 +186,65 @@ mod tests {
         assert_eq!(dispatcher.dismiss(ids[0]), None);
         assert_eq!(dispatcher.release(ids[1], 0, 0, 1), IDLE);
         assert_eq!(dispatcher.thread_count(), 1);
+    }
+
+    /// Two processes of two threads each.
+    fn with_pairs() -> (Small, [ThreadId; 4]) {
+        let mut dispatcher = Small::new(LIMITS);
+        let (a1, b1) = (dispatcher.add("a1"), dispatcher.add("b1"));
+        let ids = [
+            a1,
+            dispatcher.add_beside(a1, "a2"),
+            b1,
+            dispatcher.add_beside(b1, "b2"),
+        ];
+        for id in ids {
+            dispatcher.release(id, 0, 0, 0);
+        }
+        (dispatcher, ids)
+    }
+
+    #[test]
+    fn a_process_leaves_as_a_whole() {
+        let (mut dispatcher, [a1, a2, b1, b2]) = with_pairs();
+        dispatcher.submit_after(Some(a1), 1, 0, 0);
+        dispatcher.submit_after(Some(b1), 2, 0, 0);
+        dispatcher.retire([a1, a2, b1, b2], 3);
+        assert_eq!(dispatcher.leave(), None, "two would leave, and not one");
+        assert_eq!(dispatcher.leavers_at_work().count(), 0);
+        dispatcher.retire([], 2);
+        assert_eq!((dispatcher.leave(), dispatcher.leave()), (Some("a2"), None));
+        let at_work: Vec<_> = dispatcher.leavers_at_work().collect();
+        assert_eq!((at_work, dispatcher.thread_count()), (vec![(&"a1", 0)], 2));
+        assert_eq!(dispatcher.release(b1, 0, 0, 9), IDLE, "enough have left");
+        assert_eq!(dispatcher.release(a1, 0, 0, 9), Released::Left("a1"));
+        assert_eq!(dispatcher.thread_count(), 2);
+    }
+
+    #[test]
+    fn with_one_that_is_dismissed_goes_its_process() {
+        let (mut dispatcher, [a1, a2, b1, _]) = with_pairs();
+        dispatcher.submit_after(Some(a2), 1, 0, 0);
+        assert_eq!(dispatcher.dismiss(a1), Some("a1"));
+        assert_eq!((dispatcher.leave(), dispatcher.thread_count()), (None, 2));
+        dispatcher.submit_after(Some(b1), 2, 0, 0);
+        dispatcher.submit(3, 0, 0);
+        dispatcher.submit(4, 0, 0);
+        assert_eq!(dispatcher.release(a2, 0, 0, 1), Released::Left("a2"));
+        assert_eq!(dispatcher.waiting_count(), 1);
+    }
+
+    #[test]
+    fn a_process_that_is_to_end_gets_no_more_requests() {
+        let (mut dispatcher, [a1, _, b1, _]) = with_pairs();
+        dispatcher.submit_after(Some(a1), 1, 0, 0);
+        assert!(dispatcher.empty_process_of(a1));
+        assert!(!dispatcher.empty_process_of(a1), "it is told once");
+        assert_eq!((dispatcher.leave(), dispatcher.leave()), (Some("a2"), None));
+        let alone = add(&mut dispatcher, "c");
+        assert!(!dispatcher.empty_process_of(alone));
+        assert!(dispatcher.remove(b1));
+        assert_eq!(dispatcher.thread_count(), 2);
     }
 
     #[test]

@@ -31,6 +31,8 @@ enum Event {
     Retire(usize),
     /// If it is idle.
     Dismiss(usize),
+    /// Of that thread.
+    EmptyProcess(usize),
     Cancel(usize),
     Wait(u8),
 }
@@ -47,6 +49,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => (0..8usize).prop_map(Event::Kill),
         1 => (0..5usize).prop_map(Event::Retire),
         1 => (0..8usize).prop_map(Event::Dismiss),
+        1 => (0..8usize).prop_map(Event::EmptyProcess),
         1 => (0..8usize).prop_map(Event::Cancel),
         1 => any::<u8>().prop_map(Event::Wait),
     ]
@@ -65,6 +68,8 @@ struct Schedule {
     ids: Vec<ThreadId>,
     retired: Vec<u32>,
     keep: usize,
+    /// Processes that leave, by their number.
+    leaving: BTreeSet<u32>,
     running: Vec<Held>,
     standing: Vec<Held>,
     /// Threads whose request was taken back, with its seat.
@@ -98,6 +103,7 @@ impl Schedule {
             ids: Vec::new(),
             retired: Vec::new(),
             keep: 0,
+            leaving: BTreeSet::new(),
             running: Vec::new(),
             standing: Vec::new(),
             stalled: Vec::new(),
@@ -172,6 +178,7 @@ impl Schedule {
                 self.leave()?;
             }
             Event::Dismiss(at) => self.dismiss(at)?,
+            Event::EmptyProcess(at) => self.empty_process(at)?,
             Event::Cancel(at) if at < self.tickets.len() => {
                 let (ticket, request) = self.tickets.remove(at);
                 if let Some(cancelled) = self.dispatcher.cancel(ticket) {
@@ -326,7 +333,8 @@ impl Schedule {
             }
             Released::Left(left) => {
                 prop_assert_eq!(left, thread);
-                self.left(left)
+                self.left(left)?;
+                self.leave()
             }
             Released::Nothing => Ok(()),
         }
@@ -350,12 +358,26 @@ impl Schedule {
         Ok(())
     }
 
-    /// Only retired threads leave, and enough stay.
+    /// Only threads of processes that leave do, and retired ones if enough stay.
     fn left(&mut self, thread: u32) -> Checked {
-        prop_assert!(self.retired.contains(&thread));
+        prop_assert!(self.leaves_when_free(thread));
+        self.leaving.insert(self.processes[&thread]);
         prop_assert!(self.threads.remove(&thread).is_some());
-        prop_assert!(self.threads.len() >= self.keep);
         Ok(())
+    }
+
+    fn leaves_when_free(&self, thread: u32) -> bool {
+        let process = self.processes[&thread];
+        let of_process = self.threads.keys();
+        let with_it = of_process.filter(|other| self.processes[other] == process);
+        let stay = self.staying().saturating_sub(with_it.count());
+        let may = self.retired.contains(&thread) && stay >= self.keep;
+        may || self.leaving.contains(&process)
+    }
+
+    fn staying(&self) -> usize {
+        let stays = |thread: &&u32| !self.leaving.contains(&self.processes[*thread]);
+        self.threads.keys().filter(stays).count()
     }
 
     /// Busy ones stay.
@@ -369,8 +391,25 @@ impl Schedule {
         prop_assert_eq!(left, is_idle.then_some(thread));
         if is_idle {
             self.threads.remove(&thread);
+            self.leaving.insert(self.processes[&thread]);
         }
-        Ok(())
+        self.leave()
+    }
+
+    fn empty_process(&mut self, at: usize) -> Checked {
+        let Some((thread, id)) = self.threads.iter().nth(at).map(|(n, id)| (*n, *id)) else {
+            return Ok(());
+        };
+        let process = self.processes[&thread];
+        let of_process = self.threads.keys();
+        let of_process = of_process.filter(|other| self.processes[other] == process);
+        let is_shared = of_process.count() > 1;
+        let is_new = is_shared && !self.leaving.contains(&process);
+        prop_assert_eq!(self.dispatcher.empty_process_of(id), is_new);
+        if is_shared {
+            self.leaving.insert(process);
+        }
+        self.leave()
     }
 
     fn kill(&mut self, at: usize) -> Checked {
@@ -403,7 +442,7 @@ impl Schedule {
         let is_first = |request: &&u32| !self.taken_back.contains(request);
         let submitted = self.waiting.iter().filter(is_first).count();
         prop_assert!(submitted <= LIMITS.queue_len_max);
-        prop_assert_eq!(self.dispatcher.thread_count(), self.threads.len());
+        prop_assert_eq!(self.dispatcher.thread_count(), self.staying());
         prop_assert_eq!(
             idle,
             self.threads.len() - self.running.len() - self.stalled.len()
@@ -419,13 +458,14 @@ impl Schedule {
             None,
             "an idle one should have left"
         );
-        let retired = self
-            .retired
-            .iter()
-            .filter(|n| self.threads.contains_key(n))
-            .count();
-        let surplus = retired.min(self.threads.len().saturating_sub(self.keep));
-        prop_assert_eq!(self.dispatcher.surplus(), surplus);
+        let leavers: BTreeSet<u32> = self
+            .dispatcher
+            .leavers_at_work()
+            .map(|(thread, _)| *thread)
+            .collect();
+        let threads = self.threads.keys().copied();
+        let expected = threads.filter(|thread| self.leaves_when_free(*thread));
+        prop_assert_eq!(leavers, expected.collect(), "idle ones have left");
         Ok(())
     }
 }

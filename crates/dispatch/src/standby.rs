@@ -18,10 +18,9 @@ impl<T: Clone, R> Dispatcher<T, R> {
             return None;
         }
         let share = self.waiting_count() / threads;
-        let is_leaving = self.surplus() > 0;
+        let is_to_leave = self.has_leavers() && self.is_to_leave(id);
         let thread = self.get_mut(id)?;
-        let may =
-            thread.is_quick && thread.standby_count() < share && !(thread.is_retired && is_leaving);
+        let may = thread.is_quick && thread.standby_count() < share && !is_to_leave;
         if thread.state == State::Idle || !may {
             return None;
         }

@@ -51,7 +51,7 @@ typedef struct baton_request baton_request;
 /* ---- the zygote ------------------------------------------------------- */
 
 /* A setting given by the front when the zygote was started, NUL-terminated, or NULL.
- * "root", "index", "worker", "worker_name", "max_requests", "sapi_name", "ini_file", "ini" (lines `name=value`), "user" ...
+ * "root", "index", "threads_per_process", "worker", "worker_name", "max_requests", "sapi_name", "ini_file", "ini" (lines `name=value`), "user" ...
  * Valid for the life of the process. */
 const char *baton_setting(const char *name);
 
@@ -69,15 +69,16 @@ int baton_zygote_serve(void);
 
 /* ---- the app process -------------------------------------------------- */
 
-/* How many threads this process is to run, 1 or more. */
+/* How many threads this process is to run: the setting "threads_per_process". A guest that has no threads fails in the zygote unless
+ * that is 1. When the process leaves, its threads are told to stop together. */
 uint32_t baton_thread_count(void);
 
 /* Take thread number `index` (0 .. count-1) for the calling operating-system thread. Once per index. NULL if out of range or taken. */
 baton_thread *baton_thread_attach(uint32_t index);
 
 /* The next request of this thread; sleeps until there is one. NULL: stop, leave the loop and exit.
- * Where the setting "worker" is not empty, the process boots first: it is offered nothing before it accepts for the first time, and
- * if it ends before that, its start has failed. */
+ * Where the setting "worker" is not empty, the process boots first: it is offered nothing before all its threads accept for the first
+ * time, and if it ends before that, its start has failed. */
 baton_request *baton_accept(baton_thread *thread);
 
 /* 1 when the front has told this thread to stop; what was offered before is still to be accepted. Costs one load. */

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use baton_handoff::app::{Segment, Taken};
 use baton_handoff::control::{self, Kind};
@@ -21,6 +21,8 @@ pub struct Process {
     disowned: AtomicBool,
     /// The front offers requests: from the start, or since it was told that the process has booted.
     is_ready: AtomicBool,
+    /// Threads that have booted, while others have not.
+    booted: AtomicU32,
 }
 
 impl Process {
@@ -36,6 +38,7 @@ impl Process {
             attached: (0..threads).map(|_| AtomicBool::new(false)).collect(),
             disowned: AtomicBool::new(false),
             is_ready: AtomicBool::new(!boots_first),
+            booted: AtomicU32::new(0),
         }
     }
 
@@ -57,6 +60,7 @@ impl Process {
             process: self,
             index,
             last_slot: Cell::new(0),
+            has_booted: Cell::new(false),
         })
     }
 
@@ -83,17 +87,20 @@ impl Process {
         self.send(Kind::Restart, whole_app, reason, false)
     }
 
-    /// Who asks for requests has booted.
+    /// A thread asks for requests, so it has booted. The last one to say so speaks for the process.
     #[inline]
-    fn say_ready(&self) {
+    fn booted(&self, thread: &Thread<'_>) {
         if !self.is_ready.load(Ordering::Relaxed) {
-            self.say_ready_once();
+            self.booted_once(thread);
         }
     }
 
     #[cold]
-    fn say_ready_once(&self) {
-        if !self.is_ready.swap(true, Ordering::Relaxed)
+    fn booted_once(&self, thread: &Thread<'_>) {
+        let is_new = !thread.has_booted.replace(true);
+        if is_new
+            && self.booted.fetch_add(1, Ordering::Relaxed) + 1 == self.thread_count()
+            && !self.is_ready.swap(true, Ordering::Relaxed)
             && let Err(error) = self.send(Kind::Ready, 0, &[], true)
         {
             eprintln!("baton: the front cannot be told that this process is ready: {error}");
@@ -119,6 +126,8 @@ pub struct Thread<'p> {
     index: u32,
     /// From which it took its last request.
     last_slot: Cell<u32>,
+    /// It has asked for a request, as far as that matters.
+    has_booted: Cell<bool>,
 }
 
 /// What an event loop gets when it asks for work.
@@ -148,7 +157,7 @@ impl<'p> Thread<'p> {
         if self.process.is_disowned() {
             return Accepted::Stopped;
         }
-        self.process.say_ready();
+        self.process.booted(self);
         let segment = &self.process.segment;
         while let Some(taken) = segment.take(self.index, self.last_slot.get()) {
             self.last_slot.set(taken.slot);

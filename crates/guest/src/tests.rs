@@ -336,3 +336,16 @@ fn who_boots_first_is_ready_when_it_accepts() {
             .is_err()
     );
 }
+
+#[test]
+fn a_process_has_booted_when_all_its_threads_have() {
+    let pair = Pair::that(true, 2, 1, false);
+    let heard = || control::receive(pair.control.as_fd(), false);
+    let threads = [0, 1].map(|index| pair.process.attach(index).expect("free"));
+    for _ in 0..2 {
+        assert!(matches!(threads[0].try_accept(), Accepted::Nothing));
+    }
+    assert!(heard().is_err(), "the other one still boots");
+    assert!(matches!(threads[1].try_accept(), Accepted::Nothing));
+    assert!(heard().is_ok_and(|message| message.is_some()));
+}

@@ -167,6 +167,10 @@ int baton_php_main(int argc, char **argv)
         return fail("the application's user cannot read %s: check its permissions and those of the folders above it",
                     baton_setting("root"));
     }
+    if (strcmp(baton_setting("threads_per_process"), "1") != 0) {
+        return fail("threads_per_process is %s, but a process of this PHP has 1 thread: leave that out, and set num_threads and max_threads",
+                    baton_setting("threads_per_process"));
+    }
     atexit(report_early_exit);
     baton_php_worker_prepare();
     baton_php_thread_settings(baton_php_is_worker());

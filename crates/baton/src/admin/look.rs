@@ -97,8 +97,9 @@ impl PoolLook {
             }
         }
         if let Some(state) = &self.state {
-            let starting = state.members.iter().filter(|member| member.boots);
-            counts.starting = starting.count() + state.asked.len();
+            let booting = state.members.iter().filter(|member| member.boots);
+            let processes = booting.count() + state.asked.len();
+            counts.starting = processes * self.pool.limits.threads_per_process as usize;
             counts.stopping += self.outside().count();
         }
         counts
@@ -107,17 +108,22 @@ impl PoolLook {
     /// It makes way for another when it is free, or has been told to end.
     pub fn is_stopping(&self, thread: &Listed<Place>) -> bool {
         let process = &thread.thread.process;
-        process.is_stopping() || self.older.contains(&process.number)
+        process.is_leaving() || self.older.contains(&process.number)
     }
 
-    /// Processes that serve no more, but have not ended.
-    pub fn outside(&self) -> impl Iterator<Item = &Arc<Process>> {
-        let listed = self.threads.iter();
-        let listed: HashSet<u64> = listed.map(|listed| listed.thread.process.number).collect();
+    /// Threads that serve no more, but whose process has not ended: it, and their index.
+    pub fn outside(&self) -> impl Iterator<Item = (&Arc<Process>, u32)> {
+        let listed = self.threads.iter().map(|listed| &listed.thread);
+        let listed: HashSet<(u64, u32)> = listed
+            .map(|place| (place.process.number, place.thread))
+            .collect();
         let members = self.state.iter().flat_map(|state| &state.members);
         let serving = members.filter(|member| !member.boots);
-        let processes = serving.map(|member| &member.process);
-        processes.filter(move |process| !listed.contains(&process.number))
+        let threads = serving.flat_map(|member| {
+            let process = &member.process;
+            (0..process.thread_count()).map(move |thread| (process, thread))
+        });
+        threads.filter(move |(process, thread)| !listed.contains(&(process.number, *thread)))
     }
 }
 

@@ -56,8 +56,8 @@ fn is_over(pool: &Pool, change: Change) -> bool {
     }
     let (limits, wanted) = (pool.limits, pool.scaling().wanted);
     match change {
-        Change::Add(count) => count > limits.threads_max.saturating_sub(wanted),
-        Change::Remove(count) => count > wanted.saturating_sub(limits.threads_min),
+        Change::Add(count) => limits.whole_up(count) > limits.threads_max.saturating_sub(wanted),
+        Change::Remove(count) => limits.whole_up(count) > wanted.saturating_sub(limits.threads_min),
     }
 }
 
@@ -142,7 +142,7 @@ pub fn decisions(inside: &Inside, app: Option<&str>) -> Reply {
     let decisions = all.into_iter().map(|(pool, logged)| {
         let (action, count) = match &logged.decision.action {
             Action::Start(count) => ("start", *count),
-            Action::Stop(threads) => ("stop", threads.len() as u32),
+            Action::Stop { count, .. } => ("stop", *count),
             Action::Hold => ("hold", 0),
         };
         Decision {

@@ -98,7 +98,7 @@ impl<'l> Row<'l> {
     fn new(pool: &'l Pool, number: u64, index: u32, process: Option<&'l Process>) -> Self {
         let worker = pool.worker.as_ref().map(|worker| &*worker.name);
         let thread = Thread {
-            id: id_of(number, index, process),
+            id: id_of(pool, number, index),
             app: &pool.app.project.name,
             worker,
             kind: if worker.is_some() {
@@ -124,8 +124,15 @@ impl<'l> Row<'l> {
 
     fn measured(mut self, usage: &mut Usage, budget: &Budget) -> Thread<'l> {
         if let Some(process) = self.process {
-            self.thread.memory = usage.memory(process, budget);
-            self.thread.cpu_share = usage.cpu_share(process).map(rounded);
+            // What the kernel says of a process, a part for each of its threads.
+            let threads = process.thread_count();
+            let memory = usage.memory(process, budget);
+            self.thread.memory = memory.map(|memory| Memory {
+                bytes: memory.bytes / u64::from(threads),
+                ..memory
+            });
+            let share = usage.cpu_share(process);
+            self.thread.cpu_share = share.map(|share| rounded(share / f64::from(threads)));
         }
         self.thread
     }
@@ -158,31 +165,31 @@ fn rows_of<'l>(look: &'l PoolLook, now_ms: u64, works: &'l Works) -> Vec<Row<'l>
     let Some(state) = &look.state else {
         return rows;
     };
-    for member in state.members.iter().filter(|member| member.boots) {
-        let process = &member.process;
-        let mut row = Row::new(pool, process.number, 0, Some(process));
-        row.thread.state_s = since(member.since_ms);
-        rows.push(row);
-    }
-    for process in look.outside() {
-        let mut row = Row::new(pool, process.number, 0, Some(process));
+    for (process, index) in look.outside() {
+        let mut row = Row::new(pool, process.number, index, Some(process));
         row.thread.state = State::Stopping;
         rows.push(row);
     }
-    for (number, since_ms) in &state.asked {
-        let mut row = Row::new(pool, *number, 0, None);
-        row.thread.state_s = since(*since_ms);
-        rows.push(row);
+    let booting = state.members.iter().filter(|member| member.boots);
+    let booting = booting.map(|member| (&member.process, member.since_ms));
+    let booting = booting.map(|(process, since_ms)| (process.number, Some(&**process), since_ms));
+    let asked = state.asked.iter();
+    let asked = asked.map(|(number, since_ms)| (*number, None, *since_ms));
+    for (number, process, since_ms) in booting.chain(asked) {
+        for index in 0..pool.limits.threads_per_process {
+            let mut row = Row::new(pool, number, index, process);
+            row.thread.state_s = since(since_ms);
+            rows.push(row);
+        }
     }
     rows
 }
 
 /// With the thread's index, where a process has several.
-fn id_of(number: u64, index: u32, process: Option<&Process>) -> String {
-    let has_several = process.is_some_and(|process| process.thread_count() > 1);
-    match has_several {
-        true => format!("{}.{index}", process_id(number)),
-        false => process_id(number),
+fn id_of(pool: &Pool, number: u64, index: u32) -> String {
+    match pool.limits.threads_per_process {
+        1 => process_id(number),
+        _ => format!("{}.{index}", process_id(number)),
     }
 }
 

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use baton_dispatch::autoscale::{Logged, ScaleLimits};
-use baton_dispatch::{Dispatcher, Limits};
+use baton_dispatch::{Dispatcher, Limits, ThreadId};
 use baton_server::Handle;
 
 use super::lifecycle::Lifecycle;
 use super::scaling::{Board, DecisionCounts, Scaling};
 use super::supervisor::{Command, SupervisorHandle};
-use super::{Message, Pending, Place, ThreadBudget};
+use super::{Message, Pending, Place, Process, ThreadBudget};
 use crate::config::{AppConfig, WorkerConfig};
 use crate::counters::PoolCounters;
 
@@ -177,6 +177,30 @@ impl Pool {
         }
     }
 
+    /// Idle threads that are to leave do.
+    pub fn let_idle_ones_leave(&self) {
+        loop {
+            // One at a time: nobody waits for the lock while another is told.
+            let Some(place) = self.dispatcher().leave() else {
+                return;
+            };
+            place.leave();
+        }
+    }
+
+    /// This thread's process will most likely be killed: its other threads get no more requests that would die with it, and
+    /// another process comes in its place.
+    #[cold]
+    pub fn empty_process_of(&self, thread: ThreadId, process: &Process) {
+        if self.dispatcher().empty_process_of(thread) {
+            process.leave();
+            self.let_idle_ones_leave();
+            if let Some(supervisor) = self.supervisor() {
+                supervisor.ring();
+            }
+        }
+    }
+
     pub(super) fn set_supervisor(&self, handle: SupervisorHandle) {
         // Only its maker calls this.
         let _ = self.supervisor.set(handle);
@@ -231,7 +255,10 @@ impl Pool {
             starting: wanted.saturating_sub(threads),
             by_hand,
             threads_min: self.limits.threads_min,
-            threads_max: self.limits.threads_max.min(wanted + self.budget.left()),
+            threads_max: self
+                .limits
+                .whole_down(self.limits.threads_max.min(wanted + self.budget.left())),
+            threads_per_process: self.limits.threads_per_process,
             auto: most >= ScaleLimits::THREADS_AUTO_MAX,
         }
     }

@@ -39,6 +39,8 @@ pub struct Process {
     /// The slot whose request it is at, as far as is known; for the log.
     current_slot: AtomicU32,
     dead: AtomicBool,
+    /// It makes way: its threads leave one after the other.
+    leaving: AtomicBool,
     /// It was told to end.
     stopping: AtomicBool,
     /// Its threads that get no more requests.
@@ -72,6 +74,7 @@ impl Place {
     /// The dispatcher has let it go. When it has let all places of the process go, that is told to end: nothing can be
     /// offered to it any more.
     pub fn leave(&self) {
+        self.process.leave();
         let left = self.process.threads_left.fetch_add(1, Ordering::AcqRel) + 1;
         if left >= self.process.thread_count() {
             self.process.stop();
@@ -111,6 +114,7 @@ impl Process {
             offers: (0..slots).map(|_| Offers::default()).collect(),
             current_slot: AtomicU32::new(0),
             dead: AtomicBool::new(false),
+            leaving: AtomicBool::new(false),
             stopping: AtomicBool::new(false),
             threads_left: AtomicU32::new(0),
             untaken: AtomicU32::new(0),
@@ -203,8 +207,19 @@ impl Process {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
     }
 
+    /// The dispatcher lets go of all its threads, each when it is free.
+    pub fn leave(&self) {
+        self.leaving.store(true, Ordering::Release);
+    }
+
+    /// Another is to take its place.
+    pub fn is_leaving(&self) -> bool {
+        self.leaving.load(Ordering::Acquire)
+    }
+
     /// Tells all its threads to leave when they are done.
     pub fn stop(&self) {
+        self.leave();
         self.stopping.store(true, Ordering::Release);
         for thread in 0..self.segment.geometry().threads {
             self.segment.stop(thread);

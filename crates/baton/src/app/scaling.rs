@@ -19,6 +19,8 @@ pub struct Scaling {
     pub threads_min: u32,
     /// `max_threads`, or what the server's `threads_max` leaves of it. Memory may set a lower bound.
     pub threads_max: u32,
+    /// They come and go in multiples of it.
+    pub threads_per_process: u32,
     /// Only memory bounds them: `max_threads` is auto, and the server's `threads_max` is no lower.
     pub auto: bool,
 }
@@ -61,7 +63,7 @@ impl Board {
         let counts = &mut content.counts;
         match decision.action {
             Action::Start(_) => counts.start += 1,
-            Action::Stop(_) => counts.stop += 1,
+            Action::Stop { .. } => counts.stop += 1,
             Action::Hold => counts.hold += 1,
         }
         content.log.note(decision, now_ms)

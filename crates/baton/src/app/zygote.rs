@@ -71,8 +71,14 @@ impl Zygote {
     }
 
     /// Asks for an app process. It says hello on its own control socket.
-    pub fn fork(&self, number: u64, flags: &IoFlags, io_threads: usize) -> io::Result<Nascent> {
-        let geometry = Geometry::new(1, SEATS).ok_or(io::ErrorKind::InvalidInput)?;
+    pub fn fork(
+        &self,
+        number: u64,
+        threads: u32,
+        flags: &IoFlags,
+        io_threads: usize,
+    ) -> io::Result<Nascent> {
+        let geometry = Geometry::new(threads, SEATS).ok_or(io::ErrorKind::InvalidInput)?;
         let segment = Segment::create(geometry, false)?;
         let (control, other) = control::pair()?;
         let (reader, writer) = stderr_pipe()?;
@@ -199,6 +205,8 @@ fn settings_of(pool: &Pool) -> Vec<u8> {
     set("name", pool.label.as_bytes());
     set("root", app.project.root.as_os_str().as_bytes());
     set("index", app.project.index.as_bytes());
+    let threads = pool.limits.threads_per_process.to_string();
+    set("threads_per_process", threads.as_bytes());
     match &pool.worker {
         None => {
             set("sapi_name", b"fpm-fcgi");

@@ -170,9 +170,14 @@ impl Builder<'_> {
         }
         let workers = self.workers(&project, &root, &options, table, workers);
         let said = Said::of_app(&options);
-        let limits = said.limits(options.idle_ms_max, !workers.is_empty());
+        let limits = said.limits(&options, !workers.is_empty());
         let limits = limits.map_err(|reason| {
-            let keys = ["num_threads", "max_threads", "threads"];
+            let keys = [
+                "num_threads",
+                "max_threads",
+                "threads",
+                "threads_per_process",
+            ];
             let own = keys.iter().find_map(|key| table.place_of(key));
             let place = own.or_else(|| self.place(table, "num_threads"));
             self.problems.add(place, reason);
@@ -232,10 +237,7 @@ impl Builder<'_> {
                     format!("another worker of the app is called {name}; give it a `name`");
                 self.problems.add(place, message);
             }
-            let limits = match said
-                .or(Said::of_app(options))
-                .limits(options.idle_ms_max, false)
-            {
+            let limits = match said.or(Said::of_app(options)).limits(options, false) {
                 Ok(limits) => limits,
                 // If it is the app's own mistake, it is told once.
                 Err(_) if said.is_silent() => continue,

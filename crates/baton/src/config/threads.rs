@@ -50,22 +50,27 @@ impl Said {
     }
 
     /// Or why they cannot be.
-    pub fn limits(self, idle_ms_max: u64, is_beside_workers: bool) -> Result<ScaleLimits, String> {
+    pub fn limits(
+        self,
+        options: &AppOptions,
+        is_beside_workers: bool,
+    ) -> Result<ScaleLimits, String> {
+        let each = options.threads_per_process;
         let (threads_min, threads_max) = match (self.fixed, self.most) {
             (Some(threads), None) if self.least.is_none() => (threads, threads),
             (Some(_), _) => {
                 return Err("`threads` fixes the number that `num_threads` and `max_threads` let move: give it, or them".into());
             }
             (None, most) => {
-                let most = match most {
-                    Some(ThreadsMax::Number(most)) => most,
-                    Some(ThreadsMax::Auto) | None => ScaleLimits::THREADS_AUTO_MAX,
-                };
+                let most = most.and_then(ThreadsMax::number);
+                let most = most.unwrap_or(ScaleLimits::THREADS_AUTO_MAX);
                 let usual = match is_beside_workers {
                     true => THREADS_BESIDE_WORKERS,
                     false => 2 * cores(),
                 };
-                (self.least.unwrap_or(usual.min(most)), most)
+                // Whole processes, and no more than there may be.
+                let usual = usual.next_multiple_of(each).min(most - most % each);
+                (self.least.unwrap_or(usual), most)
             }
         };
         if threads_min > threads_max {
@@ -73,10 +78,23 @@ impl Said {
                 "`num_threads`, the least, is {threads_min}: more than `max_threads`, {threads_max}"
             ));
         }
+        let said = [
+            ("threads", self.fixed),
+            ("num_threads", self.least),
+            ("max_threads", self.most.and_then(ThreadsMax::number)),
+        ];
+        for (key, threads) in said {
+            if let Some(threads) = threads.filter(|threads| !threads.is_multiple_of(each)) {
+                return Err(format!(
+                    "`{key}` is {threads}, no multiple of `threads_per_process`, {each}: processes start with all their threads"
+                ));
+            }
+        }
         Ok(ScaleLimits {
             threads_min,
             threads_max,
-            idle_ms_max,
+            threads_per_process: each,
+            idle_ms_max: options.idle_ms_max,
         })
     }
 }

@@ -79,7 +79,7 @@ impl Stage<'_> {
         let goal = self.goal(&before)?;
         let had = self.requests_by_thread()?;
         let began = Instant::now();
-        self.add(goal.saturating_sub(number(&before["scaling"]["wanted"])))?;
+        self.add(&before["scaling"], goal)?;
         let threads = self.await_threads()?;
         println!(
             "{threads} threads after {:.1} s, {} of them for this rehearsal",
@@ -104,8 +104,11 @@ impl Stage<'_> {
     }
 
     /// Fewer at a time where they are refused: what can be had is had, and the reason told.
-    fn add(&mut self, mut missing: u64) -> Result<(), String> {
-        let mut step = STEP;
+    fn add(&mut self, scaling: &Value, goal: u64) -> Result<(), String> {
+        let per_process = number(&scaling["threads_per_process"]).max(1);
+        let missing = goal.saturating_sub(number(&scaling["wanted"]));
+        let mut missing = missing.next_multiple_of(per_process);
+        let mut step = STEP.next_multiple_of(per_process);
         while missing > 0 {
             self.go_on()?;
             let count = step.min(missing);
@@ -114,12 +117,12 @@ impl Stage<'_> {
                     self.added += count;
                     missing -= count;
                 }
-                Err(reason) if count == 1 => {
+                Err(reason) if count <= per_process => {
                     self.broken
                         .push(format!("{missing} threads cannot be added: {reason}"));
                     return Ok(());
                 }
-                Err(_) => step = count / 2,
+                Err(_) => step = (count / 2).next_multiple_of(per_process),
             }
         }
         Ok(())

@@ -160,7 +160,11 @@ impl Gateway {
             Released::Idle {
                 others_have_standby: true,
             } => self.recalling.push(pool.clone()),
-            Released::Left(place) => place.leave(),
+            Released::Left(place) => {
+                place.leave();
+                // The others of its process.
+                pool.let_idle_ones_leave();
+            }
             Released::Idle { .. } | Released::Nothing => {}
         }
         for standby in standbys.drain(..) {

@@ -193,8 +193,10 @@ impl Gateway {
         if running.client == Client::There {
             refuse_or_abort(io, running, 504, "The application took too long.\n");
         }
+        let thread = running.thread;
         self.count_trouble(&process.pool, |counters| &counters.over_deadline);
         process.signal(Signal::PROF);
+        process.pool.empty_process_of(thread, &process);
         self.client_left(io, at)
     }
 

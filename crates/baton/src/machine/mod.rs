@@ -10,7 +10,7 @@ mod process;
 
 pub use cpu::Cpu;
 pub use memory::{Memory, MemoryLeft};
-pub use process::{CpuTaken, cpu_taken, own_cpu_us, own_memory_bytes};
+pub use process::{CpuTaken, cpu_taken, cpu_taken_by_all, own_cpu_us, own_memory_bytes};
 
 use std::path::{Path, PathBuf};
 

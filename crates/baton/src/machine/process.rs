@@ -5,6 +5,9 @@ use rustix::process::Pid;
 
 use super::{number_of, read};
 
+/// Threads of one process that are looked at, at 5 us each; an application may start as many as it likes.
+const TASKS_MAX: usize = 512;
+
 /// Since the process began, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTaken {
@@ -19,6 +22,18 @@ pub fn cpu_taken(pid: Pid) -> Option<CpuTaken> {
     let text = read(format!("/proc/{pid}/schedstat").as_ref());
     text.and_then(|text| of_schedstat(&text))
         .or_else(|| cpu_clock(pid))
+}
+
+/// The same of all its threads, the first [`TASKS_MAX`] of them. One that ends takes with it what it took.
+pub fn cpu_taken_by_all(pid: Pid) -> Option<CpuTaken> {
+    let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok();
+    let tasks = tasks.into_iter().flatten().flatten().take(TASKS_MAX);
+    let of_each = tasks.filter_map(|task| of_schedstat(&read(&task.path().join("schedstat"))?));
+    let sum = of_each.reduce(|sum, one| CpuTaken {
+        cpu_us: sum.cpu_us + one.cpu_us,
+        delay_us: sum.delay_us.zip(one.delay_us).map(|(a, b)| a + b),
+    });
+    sum.or_else(|| cpu_clock(pid))
 }
 
 fn of_schedstat(text: &str) -> Option<CpuTaken> {
@@ -73,6 +88,26 @@ mod tests {
         let taken = cpu_taken(this).expect("this process is there");
         let clock = cpu_clock(this).expect("this process is there");
         assert!(taken.cpu_us <= own_cpu_us() && clock.delay_us.is_none());
+        let ready = std::sync::Barrier::new(2);
+        let by_all = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // Work of another thread than the first.
+                let used = || rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+                while used().tv_nsec < 20_000_000 {}
+                ready.wait();
+                ready.wait();
+            });
+            ready.wait();
+            let by_all = cpu_taken_by_all(this).expect("this process is there");
+            ready.wait();
+            by_all
+        });
+        let first = cpu_taken(this).expect("this process is there");
+        assert!(
+            by_all.cpu_us >= first.cpu_us + 15_000,
+            "{by_all:?}, {first:?}"
+        );
+        assert!(by_all.delay_us.is_some());
         let bytes = own_memory_bytes(this).expect("its memory");
         assert!(bytes > 100_000 && bytes < 1 << 40, "{bytes}");
     }
@@ -82,6 +117,7 @@ mod tests {
         // Above the kernel's PID_MAX_LIMIT.
         let nobody = Pid::from_raw((1 << 22) + 1).expect("a pid above zero");
         assert_eq!(cpu_taken(nobody), None);
+        assert_eq!(cpu_taken_by_all(nobody), None);
         assert_eq!(own_memory_bytes(nobody), None);
     }
 

@@ -17,8 +17,11 @@ pub struct Decision {
 pub enum Action {
     /// So many threads more.
     Start(u32),
-    /// These, which are idle.
-    Stop(Vec<ThreadId>),
+    /// So many: the processes of these, which are idle.
+    Stop {
+        count: u32,
+        with: Vec<ThreadId>,
+    },
     Hold,
 }
 
@@ -177,7 +180,7 @@ impl fmt::Display for Decision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.action {
             Action::Start(count) => write!(f, "start {count}: ")?,
-            Action::Stop(threads) => write!(f, "stop {}: ", threads.len())?,
+            Action::Stop { count, .. } => write!(f, "stop {count}: ")?,
             Action::Hold => write!(f, "hold: ")?,
         }
         self.reason.fmt(f)

@@ -10,7 +10,7 @@ use crate::gauge::Glance;
 #[derive(Clone, Debug)]
 pub struct Seen<'a> {
     pub glance: Glance,
-    /// The idle threads, the longest idle first; see [`Dispatcher::idle_threads`](crate::Dispatcher::idle_threads).
+    /// One idle thread of each process; see [`Dispatcher::idle_processes`](crate::Dispatcher::idle_processes).
     pub idle: Vec<IdleThread>,
     /// Threads that are there and were added by hand.
     pub by_hand: u32,

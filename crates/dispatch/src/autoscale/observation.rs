@@ -9,7 +9,7 @@ pub struct Observation {
     pub threads: u32,
     /// Of them, those that somebody added by hand.
     pub by_hand: u32,
-    /// The idle ones, the longest idle first.
+    /// The idle ones, one of each process, in the order in which they are to be stopped.
     pub idle: Vec<IdleThread>,
     /// The fewest that were idle at once in the last [`ScaleLimits::idle_ms_max`](super::ScaleLimits::idle_ms_max).
     pub idle_least: u32,

@@ -12,7 +12,7 @@ const LOOK_FULL_MS: u64 = 100;
 const LOOK_IN_VAIN_MS: u64 = 1_000;
 /// In how many steps idle threads go.
 const IDLE_LOOKS: u64 = 8;
-const IDLE_STEPS: usize = 4;
+const IDLE_STEPS: u32 = 4;
 
 /// The CPU is full when less than this share is left.
 const LEFT_SHARE_MIN: f64 = 0.03;
@@ -49,7 +49,7 @@ fn too_few(seen: &Observation, limits: &ScaleLimits, own: u32, now_ms: u64) -> D
     match fails(seen, now_ms) {
         Some(hold) => hold,
         None => Decision {
-            action: Action::Start(limits.threads_min - own),
+            action: Action::Start(limits.whole_up(limits.threads_min - own)),
             reason: Reason::TooFew {
                 threads: own,
                 threads_min: limits.threads_min,
@@ -62,7 +62,8 @@ fn too_few(seen: &Observation, limits: &ScaleLimits, own: u32, now_ms: u64) -> D
 fn when_requests_wait(seen: &Observation, limits: &ScaleLimits, now_ms: u64) -> Decision {
     let waiting = seen.waiting;
     let all = all(seen);
-    if all >= limits.threads_max {
+    let allowed = limits.whole_down(limits.threads_max.saturating_sub(all));
+    if allowed == 0 {
         let threads_max = limits.threads_max;
         return hold(
             Reason::AtMost {
@@ -90,7 +91,7 @@ fn when_requests_wait(seen: &Observation, limits: &ScaleLimits, now_ms: u64) -> 
     }
     let starting = seen.starting;
     let wanted = wanted.saturating_sub(starting);
-    let wanted = wanted.min(starts_now(seen)).min(all.max(1));
+    let wanted = wanted.min(starts_now(seen, limits)).min(all.max(1));
     if wanted == 0 {
         return hold(Reason::Starting { waiting, starting }, now_ms + LOOK_MS);
     }
@@ -108,10 +109,8 @@ fn when_requests_wait(seen: &Observation, limits: &ScaleLimits, now_ms: u64) -> 
     let fitting = seen
         .memory
         .map_or(u32::MAX, |memory| memory.room(seen.starting + seen.overdue));
-    let count = wanted
-        .min(useful)
-        .min(fitting)
-        .min(limits.threads_max - all);
+    let allowed = allowed.min(limits.whole_down(fitting));
+    let count = limits.whole_up(wanted.min(useful)).min(allowed);
     if count == 0 {
         let reason = out_of_memory(seen);
         return hold(reason, now_ms + LOOK_IN_VAIN_MS);
@@ -128,7 +127,7 @@ fn when_requests_wait(seen: &Observation, limits: &ScaleLimits, now_ms: u64) -> 
 }
 
 fn when_nothing_waits(seen: &Observation, limits: &ScaleLimits, own: u32, now_ms: u64) -> Decision {
-    let surplus = own.saturating_sub(limits.threads_min) as usize;
+    let surplus = limits.whole_down(own.saturating_sub(limits.threads_min));
     if surplus == 0 {
         return Decision {
             action: Action::Hold,
@@ -137,19 +136,24 @@ fn when_nothing_waits(seen: &Observation, limits: &ScaleLimits, own: u32, now_ms
         };
     }
     let again_ms = now_ms + (limits.idle_ms_max / IDLE_LOOKS).max(1);
-    let count = (seen.idle_least as usize).div_ceil(IDLE_STEPS).min(surplus);
-    let threads: Vec<_> = seen
+    let per_process = limits.threads_per_process.max(1);
+    let processes = (seen.idle_least / per_process).div_ceil(IDLE_STEPS);
+    let processes = processes.min(surplus / per_process);
+    let with: Vec<_> = seen
         .idle
         .iter()
         .filter(|thread| !thread.by_hand)
         .map(|thread| thread.id)
-        .take(count)
+        .take(processes as usize)
         .collect();
-    if threads.is_empty() || seen.starting > 0 {
+    if with.is_empty() || seen.starting > 0 {
         return hold(Reason::NothingWaits, again_ms);
     }
     Decision {
-        action: Action::Stop(threads),
+        action: Action::Stop {
+            count: with.len() as u32 * per_process,
+            with,
+        },
         reason: Reason::Idle {
             idle_least: seen.idle_least,
             idle_ms_max: limits.idle_ms_max,
@@ -197,11 +201,12 @@ fn useful_for_the_rest(seen: &Observation) -> u32 {
     }
 }
 
-/// How many may start now. Those that wait for something, or are done soon, may be many.
-fn starts_now(seen: &Observation) -> u32 {
+/// How many may start now, by processes: these are what costs. Those that wait for something, or are done soon, may be many.
+fn starts_now(seen: &Observation, limits: &ScaleLimits) -> u32 {
     let cores = seen.cpu.cores;
     // A cast saturates; what cannot be computed becomes 0.
-    let at_least_one = |count: f64| (count.ceil() as u32).max(1);
+    let per_process = limits.threads_per_process.max(1);
+    let at_least_one = |count: f64| (count.ceil() as u32).max(1).saturating_mul(per_process);
     let Some(start) = seen.start else {
         return at_least_one(cores * STARTS_UNKNOWN_MAX).saturating_sub(seen.starting);
     };

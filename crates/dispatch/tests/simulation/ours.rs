@@ -98,9 +98,9 @@ impl Scaler for Ours {
         assert!(self.next.is_none_or(|next| next > now), "{decision}");
         match decision.action {
             Action::Start(count) => vec![Order::Start(count)],
-            Action::Stop(threads) => {
-                self.meter.stopped(threads.len());
-                vec![Order::Stop(threads)]
+            Action::Stop { with, .. } => {
+                self.meter.stopped(with.len());
+                vec![Order::Stop(with)]
             }
             Action::Hold => Vec::new(),
         }

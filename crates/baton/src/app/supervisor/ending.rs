@@ -111,7 +111,7 @@ impl Supervisor {
         if departure.is_queue_empty {
             let threads = self.members.values().flat_map(|member| &member.threads);
             self.pool.dispatcher().retire(threads.copied(), 1);
-            self.let_idle_ones_leave();
+            self.pool.let_idle_ones_leave();
         }
         Some(now_ms + LOOK_MS)
     }

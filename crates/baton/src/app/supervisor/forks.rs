@@ -21,10 +21,15 @@ impl Supervisor {
         }
     }
 
+    pub(super) fn process_count(&self) -> usize {
+        let threads = u32::try_from(self.thread_count()).unwrap_or(u32::MAX);
+        self.pool.limits.processes_for(threads) as usize
+    }
+
     pub(super) fn count_of(&self, generation: u64) -> usize {
         let members = self.members.values();
-        // Who was told to end makes room for another.
-        let members = members.filter(|member| !member.process.is_stopping());
+        // Who leaves makes room for another.
+        let members = members.filter(|member| !member.process.is_leaving());
         let members = members.map(|member| member.generation);
         let asked = self.nascent.values().map(|asked| asked.generation);
         members.chain(asked).filter(|of| *of == generation).count()
@@ -86,12 +91,12 @@ impl Supervisor {
         if self.stopping.is_some() {
             return 0;
         }
-        // A successor needs the room above the threads.
+        // A successor needs the room above them.
         let bound = match self.successor {
-            Some(_) => self.thread_count(),
+            Some(_) => self.process_count(),
             None => self.process_count_max(),
         };
-        self.thread_count()
+        self.process_count()
             .saturating_sub(self.count_of(self.current.generation))
             .min(bound.saturating_sub(self.members.len() + self.nascent.len()))
     }
@@ -100,7 +105,7 @@ impl Supervisor {
         let Some(successor) = &self.successor else {
             return 0;
         };
-        (self.process_count_max() - self.thread_count())
+        (self.process_count_max() - self.process_count())
             .saturating_sub(self.count_of(successor.generation))
             .min(self.room())
     }
@@ -111,10 +116,11 @@ impl Supervisor {
             .saturating_sub(self.members.len() + self.nascent.len())
     }
 
-    /// Of all generations together: in a restart, and only then, there are a few more than threads.
+    /// Of all generations together: in a restart, or while one that leaves is at its last requests, there are a few more than
+    /// are wanted.
     pub(super) fn process_count_max(&self) -> usize {
-        let threads = self.thread_count();
-        threads + (threads / SURGE_DIVISOR).max(1)
+        let processes = self.process_count();
+        processes + (processes / SURGE_DIVISOR).max(1)
     }
 
     fn fork(&mut self, generation: u64, count: usize, now_ms: u64) {
@@ -126,10 +132,11 @@ impl Supervisor {
             return;
         };
         let count = count.min(NASCENT_MAX - self.nascent.len().min(NASCENT_MAX));
+        let threads = self.pool.limits.threads_per_process;
         for _ in 0..count {
             let number = self.next_number;
             self.next_number += 1;
-            let nascent = match zygote.fork(number, &self.flags, self.io_thread_count) {
+            let nascent = match zygote.fork(number, threads, &self.flags, self.io_thread_count) {
                 Ok(nascent) => nascent,
                 Err(error) => return self.fork_failed(generation, &error.to_string()),
             };

@@ -80,7 +80,7 @@ impl Gauges {
         member.reading = read(member, now_ms);
     }
 
-    /// A process has started. What it used until now was its start.
+    /// A process has started, with all its threads. What it used until now was its start.
     pub(super) fn started(&mut self, member: &mut Member, now_ms: u64) {
         let booted_from = member.reading.take();
         member.reading = read(member, now_ms);
@@ -229,14 +229,18 @@ impl Gauges {
         let segment_bytes = member.process.segment_bytes();
         if let Some(bytes) = machine::own_memory_bytes(member.process.pid) {
             let before = self.thread_bytes.map_or(0, |(_, bytes)| bytes);
-            let bytes = bytes + segment_bytes;
+            let bytes = (bytes + segment_bytes) / u64::from(member.process.thread_count());
             self.thread_bytes = Some((now_ms, bytes.max((3 * before + bytes) / 4)));
         }
     }
 }
 
 fn read(member: &Member, now_ms: u64) -> Option<Reading> {
-    let taken = machine::cpu_taken(member.process.pid)?;
+    let process = &member.process;
+    let taken = match process.thread_count() {
+        1 => machine::cpu_taken(process.pid),
+        _ => machine::cpu_taken_by_all(process.pid),
+    }?;
     Some(Reading {
         taken,
         at_ms: now_ms,

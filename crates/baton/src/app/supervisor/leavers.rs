@@ -51,16 +51,16 @@ impl Supervisor {
     }
 
     /// Processes that would leave if they were not busy, and since when they are, and were in the way. As long as there
-    /// is such a surplus, each of them leaves when it is free: so all have been at the same request since it began.
+    /// are such, each of their threads leaves when it is free: so all have been at the same request since that began.
     fn surplus_at_work(&mut self, now_ms: u64) -> Vec<(Arc<Process>, u64)> {
         let dispatcher = self.pool.dispatcher();
-        if dispatcher.surplus() == 0 {
+        let mut at_work = dispatcher.leavers_at_work().peekable();
+        if at_work.peek().is_none() {
             self.leavers.surplus_since_ms = None;
             return Vec::new();
         }
         let surplus_since_ms = *self.leavers.surplus_since_ms.get_or_insert(now_ms);
-        dispatcher
-            .retired_at_work()
+        at_work
             .map(|(place, busy_since_ms)| {
                 let since_ms = busy_since_ms.max(surplus_since_ms);
                 (place.process.clone(), since_ms)

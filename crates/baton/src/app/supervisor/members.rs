@@ -140,6 +140,8 @@ impl Supervisor {
             Released::Idle {
                 others_have_standby: true,
             } => self.pool.recall(None),
+            // Its process leaves already.
+            Released::Left(place) => place.leave(),
             _ => {}
         }
         id
@@ -201,7 +203,7 @@ impl Supervisor {
     fn look_into(&mut self, member: &Member, status: WaitStatus) {
         let pid = member.process.pid.as_raw_nonzero().get();
         let how = how_it_ended(status);
-        let is_told = member.process.is_stopping();
+        let is_told = member.process.is_leaving();
         let has_worked = member.process.was_offered() || is_told;
         let is_clean = status.exit_status() == Some(0) && has_worked;
         self.pool.lifecycle().count_end(status, is_clean);

@@ -1,4 +1,4 @@
-//! Restart of the app, while it serves: new processes first, then one old thread leaves for each.
+//! Restart of the app, while it serves: new processes first, then an old one leaves for each.
 //!
 //! ```text
 //!   wanted ──► a second zygote loads ──► it forks ──► the first is ready ──► old ones leave, one for one ──► over
@@ -7,7 +7,7 @@
 //!                  the old ones go on, unharmed
 //! ```
 //!
-//! Which old thread leaves is the dispatcher's to decide: the first that is free. So no request is
+//! Which old one leaves is the dispatcher's to decide: that of the first free thread. So no request is
 //! waited for by others, none is lost, and there are never fewer threads than before. While new
 //! processes die, no more old ones leave. If the current zygote is not there, the next to be
 //! started takes the place of the second one.
@@ -210,10 +210,10 @@ impl Supervisor {
         let is_calm = now_ms >= calm_ms;
         let keep = match is_calm {
             true => self.thread_count(),
-            false => self.process_count_max(),
+            false => self.process_count_max() * self.threads_per_process(),
         };
         self.pool.dispatcher().retire([], keep);
-        self.let_idle_ones_leave();
+        self.pool.let_idle_ones_leave();
         (!is_calm).then_some(calm_ms)
     }
 
@@ -241,16 +241,6 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn let_idle_ones_leave(&self) {
-        loop {
-            // One at a time: nobody waits for the lock while another is told.
-            let Some(place) = self.pool.dispatcher().leave() else {
-                return;
-            };
-            place.leave();
-        }
-    }
-
     /// If old threads at long requests take up all the room for new processes, idle ones go before the new ones come:
     /// fewer threads for some milliseconds, but the new code is served.
     fn make_room(&mut self, now_ms: u64) -> Option<u64> {
@@ -267,10 +257,9 @@ impl Supervisor {
         let older = self.members.values();
         let older = older.filter(|member| member.generation < successor.generation);
         let threads = older.flat_map(|member| &member.threads).copied();
-        self.pool
-            .dispatcher()
-            .retire(threads, self.thread_count() - 1);
-        self.let_idle_ones_leave();
+        let keep = self.thread_count() - self.threads_per_process();
+        self.pool.dispatcher().retire(threads, keep);
+        self.pool.let_idle_ones_leave();
         None
     }
 
@@ -289,9 +278,9 @@ impl Supervisor {
     /// Whether all that are wanted are there, and no others.
     fn is_over(&self) -> bool {
         let is_ready = matches!(self.current.zygote, ZygoteState::Ready(_));
-        let stays = |member: &&Member| !member.boots() && !member.process.is_stopping();
+        let stays = |member: &&Member| !member.boots() && !member.process.is_leaving();
         let ready = self.members.values().filter(stays);
-        let are_all_there = ready.count() >= self.thread_count();
+        let are_all_there = ready.count() >= self.process_count();
         is_ready && self.successor.is_none() && !self.has_older() && are_all_there
     }
 

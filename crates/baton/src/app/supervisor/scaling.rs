@@ -125,7 +125,7 @@ impl Supervisor {
         let mut dispatcher = self.pool.dispatcher();
         let glance = dispatcher.glance(now_ms);
         let idle = match glance.waiting == 0 && may_stop {
-            true => dispatcher.idle_threads().map(|(id, _)| id).collect(),
+            true => dispatcher.idle_processes(),
             false => Vec::new(),
         };
         drop(dispatcher);
@@ -144,10 +144,14 @@ impl Supervisor {
         let missing = (self.scaler.wanted as usize).saturating_sub(threads);
         let asked = self.nascent.values().map(|asked| asked.since_ms);
         let booting = self.members.values().filter(|member| member.boots());
-        let mut since_ms: Vec<u64> = asked.chain(booting.map(|member| member.since_ms)).collect();
+        let booting = booting.map(|member| member.since_ms);
+        let mut since_ms: Vec<u64> = asked.chain(booting).collect();
         since_ms.sort_unstable_by(|a, b| b.cmp(a));
-        since_ms.resize(missing, now_ms);
-        since_ms
+        let each = self.threads_per_process();
+        let since_ms = since_ms.into_iter();
+        let since_ms = since_ms.flat_map(|since_ms| std::iter::repeat_n(since_ms, each));
+        let never_asked = std::iter::repeat(now_ms);
+        since_ms.chain(never_asked).take(missing).collect()
     }
 
     fn start_not_before_ms(&self) -> u64 {
@@ -167,6 +171,10 @@ impl Supervisor {
         }
     }
 
+    pub(super) fn threads_per_process(&self) -> usize {
+        self.pool.limits.threads_per_process as usize
+    }
+
     /// Not fewer, whatever the load.
     pub(super) fn floor(&self) -> u32 {
         self.pool.limits.threads_min + self.scaler.by_hand
@@ -177,12 +185,15 @@ impl Supervisor {
         match &decision.action {
             Action::Hold => {}
             Action::Start(count) => {
-                let count = self.pool.budget.take(*count);
-                self.want_more(count);
+                let taken = self.pool.budget.take(*count);
+                let whole = self.pool.limits.whole_down(taken);
+                self.pool.budget.give_back(taken - whole);
+                self.want_more(whole);
             }
-            Action::Stop(_) if self.is_restarting() => return,
-            Action::Stop(threads) => {
-                let stopped = threads.iter().filter(|id| self.stop_idle(**id)).count() as u32;
+            Action::Stop { .. } if self.is_restarting() => return,
+            Action::Stop { with, .. } => {
+                let stopped = with.iter().filter(|id| self.stop_idle(**id)).count() as u32;
+                let stopped = stopped * self.pool.limits.threads_per_process;
                 self.scaler.meter.stopped(stopped as usize);
                 self.want_fewer(stopped);
             }
@@ -195,12 +206,13 @@ impl Supervisor {
         }
     }
 
-    /// Whether it was idle still.
+    /// With its process. Whether it was idle still.
     fn stop_idle(&self, id: ThreadId) -> bool {
         // One at a time: nobody waits for the lock while another is told.
         let place = self.pool.dispatcher().dismiss(id);
         if let Some(place) = &place {
             place.leave();
+            self.pool.let_idle_ones_leave();
         }
         place.is_some()
     }
@@ -220,10 +232,10 @@ impl Supervisor {
         self.pool.board.set_counts(wanted, by_hand);
     }
 
-    /// A thread has died, or did not start. Above the least it is not replaced at once: that is decided anew.
+    /// A process has died, or did not start. Above the least it is not replaced at once: that is decided anew.
     pub(super) fn lost_one(&mut self) {
         if self.scaler.wanted > self.floor() {
-            self.want_fewer(1);
+            self.want_fewer(self.pool.limits.threads_per_process);
         }
         if self.scaler.is_watching {
             self.scaler.look_soon(self.now_ms());
@@ -245,12 +257,13 @@ impl Supervisor {
         let all = self.members.values().flat_map(|member| &member.threads);
         dispatcher.retire(all.copied(), keep);
         drop(dispatcher);
-        self.let_idle_ones_leave();
+        self.pool.let_idle_ones_leave();
     }
 
     /// Somebody wants more, whatever the load. Returns how many are wanted then.
     pub(super) fn add_by_hand(&mut self, count: u32, now_ms: u64) -> Result<u32, String> {
         let limits = self.pool.limits;
+        let count = limits.whole_up(count);
         let wanted = self.may_change(count)?;
         if count > limits.threads_max.saturating_sub(wanted) {
             return Err(match limits.threads_min == limits.threads_max {
@@ -288,6 +301,7 @@ impl Supervisor {
 
     /// Those that were added by hand go first, in number: which threads leave is decided by who is free.
     pub(super) fn remove_by_hand(&mut self, count: u32) -> Result<u32, String> {
+        let count = self.pool.limits.whole_up(count);
         let least = self.pool.limits.threads_min;
         let wanted = self.may_change(count)?;
         if count > wanted {

@@ -9,6 +9,7 @@ use crate::{Dispatcher, ThreadId};
 const LIMITS: ScaleLimits = ScaleLimits {
     threads_min: 4,
     threads_max: 100,
+    threads_per_process: 1,
     idle_ms_max: 60_000,
 };
 const NOW_MS: u64 = 1_000_000;
@@ -68,13 +69,13 @@ fn started(seen: &Observation) -> u32 {
     match decide(seen, &LIMITS, NOW_MS).action {
         Action::Start(count) => count,
         Action::Hold => 0,
-        Action::Stop(_) => panic!("nothing is idle"),
+        Action::Stop { .. } => panic!("nothing is idle"),
     }
 }
 
 fn stopped(seen: &Observation) -> Vec<ThreadId> {
     match decide(seen, &LIMITS, NOW_MS).action {
-        Action::Stop(threads) => threads,
+        Action::Stop { with, .. } => with,
         Action::Hold => Vec::new(),
         Action::Start(_) => panic!("nothing waits"),
     }
@@ -334,6 +335,53 @@ fn threads_added_by_hand_stay() {
     assert!(stopped(&seen).is_empty());
 }
 
+#[test]
+fn processes_with_several_threads_come_and_go_as_a_whole() {
+    let limits = ScaleLimits {
+        threads_per_process: 4,
+        ..LIMITS
+    };
+    let action = |seen: &Observation| decide(seen, &limits, NOW_MS).action;
+    let few = Observation {
+        waiting: 1,
+        waiting_mean: 1.0,
+        ..sleepy()
+    };
+    assert_eq!(action(&few), Action::Start(4));
+    let nearly_all = Observation {
+        threads: 97,
+        thread_use: Some(0.001),
+        ..sleepy()
+    };
+    assert_eq!(action(&nearly_all), Action::Hold, "three more may be");
+    let memory = |threads: u64| Observation {
+        threads: 40,
+        thread_use: Some(0.001),
+        memory: Some(Memory {
+            total_bytes: 1000,
+            left_bytes: 100 + 10 * threads,
+            thread_bytes: 10,
+        }),
+        ..sleepy()
+    };
+    assert_eq!(action(&memory(3)), Action::Hold);
+    assert_eq!(action(&memory(11)), Action::Start(8));
+    // Of each process one thread is told.
+    let idle = |least| Observation {
+        threads: 24,
+        idle_least: least,
+        ..quiet(6)
+    };
+    let stopped = |least| match action(&idle(least)) {
+        Action::Stop { count, with } => (count, with.len()),
+        _ => (0, 0),
+    };
+    assert_eq!(
+        [stopped(3), stopped(4), stopped(20)],
+        [(0, 0), (4, 1), (8, 2)]
+    );
+}
+
 fn figure() -> impl Strategy<Value = f64> {
     prop_oneof![
         4 => 0.0..4.0f64,
@@ -391,8 +439,18 @@ prop_compose! {
 proptest! {
     /// Whatever is measured, and be it nonsense.
     #[test]
-    fn limits_hold(seen in any_observation(), threads_min in 0..50u32, more in 0..100u32) {
-        let limits = ScaleLimits { threads_min, threads_max: threads_min + more, idle_ms_max: 0 };
+    fn limits_hold(
+        seen in any_observation(),
+        threads_min in 0..50u32,
+        more in 0..100u32,
+        threads_per_process in 1..9u32,
+    ) {
+        let limits = ScaleLimits {
+            threads_min: threads_min * threads_per_process,
+            threads_max: threads_min * threads_per_process + more,
+            threads_per_process,
+            idle_ms_max: 0,
+        };
         let decision = decide(&seen, &limits, NOW_MS);
         prop_assert!(!decision.to_string().is_empty());
         prop_assert!(decision.look_again_ms.is_none_or(|at_ms| at_ms > NOW_MS));
@@ -400,17 +458,20 @@ proptest! {
         let own = all.saturating_sub(seen.by_hand);
         match decision.action {
             Action::Start(count) => {
-                prop_assert!(count > 0);
-                prop_assert!(all + count <= limits.threads_max || own + count == limits.threads_min);
+                prop_assert!(count > 0 && count.is_multiple_of(threads_per_process));
+                let fills_up = own < limits.threads_min
+                    && own + count < limits.threads_min + threads_per_process;
+                prop_assert!(all + count <= limits.threads_max || fills_up);
             }
-            Action::Stop(threads) => {
-                prop_assert!(!threads.is_empty());
-                prop_assert!(own - threads.len() as u32 >= limits.threads_min);
+            Action::Stop { count, with } => {
+                prop_assert!(!with.is_empty());
+                prop_assert_eq!(count, with.len() as u32 * threads_per_process);
+                prop_assert!(own - count >= limits.threads_min);
                 let is_idle_and_own = |id: &ThreadId| seen
                     .idle
                     .iter()
                     .any(|thread| thread.id == *id && !thread.by_hand);
-                prop_assert!(threads.iter().all(is_idle_and_own));
+                prop_assert!(with.iter().all(is_idle_and_own));
             }
             Action::Hold => {}
         }
