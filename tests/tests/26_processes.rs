@@ -219,6 +219,35 @@ fn a_restart_loses_nothing_and_no_thread_holds_up_the_others() {
 }
 
 #[test]
+fn long_requests_in_all_processes_hold_up_no_restart() {
+    let _alone = alone();
+    let served = serve(&[THREADS, "8", THREADS_PER_PROCESS, "2"]);
+    served.await_idle(8);
+    let old: BTreeSet<u32> = served.ask_all(8, "ms=100").iter().map(|w| w.0).collect();
+    assert_eq!(old.len(), 4);
+    std::thread::scope(|scope| {
+        let long = scope.spawn(|| served.ask_all(4, "ms=12000"));
+        wait_until("all at work", SOON, || {
+            served.states().get("busy") == Some(&4)
+        });
+        served.server.signal(Signal::HUP);
+        wait_until("as many new ones", Duration::from_secs(8), || {
+            served.states().get("idle") == Some(&8)
+        });
+        assert!(!long.is_finished(), "it has come too late");
+        for who in served.ask_all(8, "ms=100") {
+            assert!(!old.contains(&who.0), "{who:?} is of the old code");
+        }
+        let long = long.join().expect("answers");
+        let finished: BTreeSet<u32> = long.iter().map(|who| who.0).collect();
+        assert_eq!(finished, old, "what was begun is finished");
+    });
+    served.await_idle(8);
+    assert_eq!(served.processes(), 4);
+    served.server.stop();
+}
+
+#[test]
 fn a_process_that_dies_is_replaced_with_all_its_threads() {
     let _alone = alone();
     let served = serve(&[THREADS, "4", THREADS_PER_PROCESS, "2"]);

@@ -204,7 +204,8 @@ pub struct AppOptions {
     #[arg(long, value_name = "N", value_parser = parse_threads_max, allow_negative_numbers = true)]
     pub max_threads: Option<ThreadsMax>,
 
-    /// Threads of each process, 1 to 256, in a language that has them: a PHP process has 1. They start and stop together
+    /// Threads of each process, 1 to 256, in a language that has them: a PHP process has 1. They start and stop together, so
+    /// all numbers of threads are multiples of it; the default ones are rounded up
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = threads_per_process(), allow_negative_numbers = true)]
     pub threads_per_process: u32,
 

@@ -12,7 +12,7 @@ use crate::dispatcher::ThreadId;
 /// How far back the connection's last thread, or one near the asking I/O thread, is looked for.
 const LOOK_MAX: usize = 8;
 /// How far back one of the process with the fewest running requests is looked for.
-const LOOK_MAX_SHARED: usize = 64;
+const LOOK_MAX_SHARED: usize = 512;
 
 struct Idle {
     thread: ThreadId,

@@ -13,7 +13,7 @@ pub struct Listed<T> {
 
 impl<T: Clone, R> Dispatcher<T, R> {
     /// Appends all threads to `out`: the idle ones, longest idle first, then those that are busy. With room in `out` for
-    /// [`Dispatcher::thread_count`] more, nothing is allocated.
+    /// all, those of processes that leave among them, nothing is allocated.
     pub fn list(&self, out: &mut Vec<Listed<T>>) {
         let idle = self.idle.iter().filter_map(|(id, since_ms)| {
             let thread = self.get(id)?;

@@ -25,13 +25,31 @@ impl<T: Clone, R> Dispatcher<T, R> {
         }
     }
 
-    /// An idle thread that leaves now: it is removed, and gets no request any more.
+    /// Nobody is to leave any more, but for those whose process already does.
+    pub fn retire_none(&mut self) {
+        if self.retired > 0 {
+            let threads = self.threads.iter_mut();
+            for thread in threads.filter_map(|(_, thread)| thread.as_mut()) {
+                thread.is_retired = false;
+            }
+            self.retired = 0;
+        }
+    }
+
+    /// An idle thread that leaves now, of the process that runs the fewest requests: it is removed, and gets no request any more.
     pub fn leave(&mut self) -> Option<T> {
         if !self.has_leavers() {
             return None;
         }
-        let is_to_leave = |id: &ThreadId| self.is_to_leave(*id);
-        let id = self.idle.iter().map(|(id, _)| id).find(is_to_leave)?;
+        let idle = self.idle.iter().filter_map(|(id, _)| {
+            let thread = self.get(id)?;
+            let leaves = self.leaves_when_free(thread);
+            leaves.then_some((id, thread.process))
+        });
+        let (id, _) = match self.processes.are_shared() {
+            true => idle.min_by_key(|(_, process)| self.processes.running(*process)),
+            false => idle.into_iter().next(),
+        }?;
         self.let_go(id)
     }
 
@@ -40,20 +58,6 @@ impl<T: Clone, R> Dispatcher<T, R> {
     pub fn dismiss(&mut self, id: ThreadId) -> Option<T> {
         let is_idle = self.get(id)?.state == State::Idle;
         is_idle.then(|| self.let_go(id)).flatten()
-    }
-
-    /// The process of that thread, which is busy, is about to end. Its other threads leave when they are free, idle ones by
-    /// [`Dispatcher::leave`]. `false` if it has no others: it may yet go on. Or if they leave already.
-    pub fn empty_process_of(&mut self, id: ThreadId) -> bool {
-        let Some(process) = self.get(id).map(|thread| thread.process) else {
-            return false;
-        };
-        let is_shared = self.processes.threads(process) > 1;
-        let is_new = is_shared && !self.processes.is_leaving(process);
-        if is_new {
-            self.processes.leave(process);
-        }
-        is_new
     }
 
     /// Threads that are busy and leave when they are free, and since when they are with their present request.
@@ -235,16 +239,12 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_is_to_end_gets_no_more_requests() {
-        let (mut dispatcher, [a1, _, b1, _]) = with_pairs();
-        dispatcher.submit_after(Some(a1), 1, 0, 0);
-        assert!(dispatcher.empty_process_of(a1));
-        assert!(!dispatcher.empty_process_of(a1), "it is told once");
-        assert_eq!((dispatcher.leave(), dispatcher.leave()), (Some("a2"), None));
-        let alone = add(&mut dispatcher, "c");
-        assert!(!dispatcher.empty_process_of(alone));
-        assert!(dispatcher.remove(b1));
-        assert_eq!(dispatcher.thread_count(), 2);
+    fn the_process_that_runs_the_fewest_requests_leaves_first() {
+        let (mut dispatcher, ids) = with_pairs();
+        dispatcher.submit_after(Some(ids[0]), 1, 0, 0);
+        dispatcher.retire(ids, 2);
+        assert_eq!(dispatcher.leave(), Some("b1"), "a2 is idle for longer");
+        assert_eq!((dispatcher.leave(), dispatcher.leave()), (Some("b2"), None));
     }
 
     #[test]

@@ -29,10 +29,9 @@ enum Event {
     Kill(usize),
     /// All that are there, and how many are to stay.
     Retire(usize),
+    RetireNone,
     /// If it is idle.
     Dismiss(usize),
-    /// Of that thread.
-    EmptyProcess(usize),
     Cancel(usize),
     Wait(u8),
 }
@@ -48,8 +47,8 @@ fn event() -> impl Strategy<Value = Event> {
         2 => (0..12usize).prop_map(Event::Add),
         1 => (0..8usize).prop_map(Event::Kill),
         1 => (0..5usize).prop_map(Event::Retire),
+        1 => Just(Event::RetireNone),
         1 => (0..8usize).prop_map(Event::Dismiss),
-        1 => (0..8usize).prop_map(Event::EmptyProcess),
         1 => (0..8usize).prop_map(Event::Cancel),
         1 => any::<u8>().prop_map(Event::Wait),
     ]
@@ -177,8 +176,11 @@ impl Schedule {
                 self.retired = self.threads.keys().copied().collect();
                 self.leave()?;
             }
+            Event::RetireNone => {
+                self.dispatcher.retire_none();
+                self.retired.clear();
+            }
             Event::Dismiss(at) => self.dismiss(at)?,
-            Event::EmptyProcess(at) => self.empty_process(at)?,
             Event::Cancel(at) if at < self.tickets.len() => {
                 let (ticket, request) = self.tickets.remove(at);
                 if let Some(cancelled) = self.dispatcher.cancel(ticket) {
@@ -392,22 +394,6 @@ impl Schedule {
         if is_idle {
             self.threads.remove(&thread);
             self.leaving.insert(self.processes[&thread]);
-        }
-        self.leave()
-    }
-
-    fn empty_process(&mut self, at: usize) -> Checked {
-        let Some((thread, id)) = self.threads.iter().nth(at).map(|(n, id)| (*n, *id)) else {
-            return Ok(());
-        };
-        let process = self.processes[&thread];
-        let of_process = self.threads.keys();
-        let of_process = of_process.filter(|other| self.processes[other] == process);
-        let is_shared = of_process.count() > 1;
-        let is_new = is_shared && !self.leaving.contains(&process);
-        prop_assert_eq!(self.dispatcher.empty_process_of(id), is_new);
-        if is_shared {
-            self.leaving.insert(process);
         }
         self.leave()
     }

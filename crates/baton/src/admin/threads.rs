@@ -80,7 +80,16 @@ fn all<'l>(
         let mut rows = rows_of(pool, look.now_ms, works);
         rows.retain(|row| is_wanted(&row.thread.id));
         rows.sort_by_key(|row| (row.number, row.index));
-        all.extend(rows.into_iter().map(|row| row.measured(usage, &budget)));
+        let mut last = None;
+        for row in rows {
+            let measured = row.process.map(|process| match last {
+                // Another thread of the same process.
+                Some((number, measured)) if number == row.number => measured,
+                _ => Measured::of(process, usage, &budget),
+            });
+            last = measured.map(|measured| (row.number, measured));
+            all.push(row.with(measured));
+        }
     }
     all
 }
@@ -122,19 +131,32 @@ impl<'l> Row<'l> {
         }
     }
 
-    fn measured(mut self, usage: &mut Usage, budget: &Budget) -> Thread<'l> {
-        if let Some(process) = self.process {
-            // What the kernel says of a process, a part for each of its threads.
-            let threads = process.thread_count();
-            let memory = usage.memory(process, budget);
-            self.thread.memory = memory.map(|memory| Memory {
-                bytes: memory.bytes / u64::from(threads),
-                ..memory
-            });
-            let share = usage.cpu_share(process);
-            self.thread.cpu_share = share.map(|share| rounded(share / f64::from(threads)));
-        }
+    fn with(mut self, measured: Option<Measured>) -> Thread<'l> {
+        self.thread.memory = measured.and_then(|measured| measured.memory);
+        self.thread.cpu_share = measured.and_then(|measured| measured.cpu_share);
         self.thread
+    }
+}
+
+/// What the kernel says of a process, an even part for each of its threads.
+#[derive(Clone, Copy)]
+struct Measured {
+    memory: Option<Memory>,
+    cpu_share: Option<f64>,
+}
+
+impl Measured {
+    fn of(process: &Process, usage: &mut Usage, budget: &Budget) -> Self {
+        let threads = process.thread_count();
+        let memory = usage.memory(process, budget).map(|memory| Memory {
+            bytes: memory.bytes / u64::from(threads),
+            ..memory
+        });
+        let share = usage.cpu_share(process);
+        Self {
+            memory,
+            cpu_share: share.map(|share| rounded(share / f64::from(threads))),
+        }
     }
 }
 

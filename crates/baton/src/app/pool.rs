@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 
 use baton_dispatch::autoscale::{Logged, ScaleLimits};
-use baton_dispatch::{Dispatcher, Limits, ThreadId};
+use baton_dispatch::{Dispatcher, Limits};
 use baton_server::Handle;
 
 use super::lifecycle::Lifecycle;
@@ -188,17 +188,18 @@ impl Pool {
         }
     }
 
-    /// This thread's process will most likely be killed: its other threads get no more requests that would die with it, and
-    /// another process comes in its place.
+    /// This process will most likely be killed for what one of its threads does. If it has others another process comes in its place,
+    /// and when that is there they get no more requests, which would die with them. Whether that is news.
     #[cold]
-    pub fn empty_process_of(&self, thread: ThreadId, process: &Process) {
-        if self.dispatcher().empty_process_of(thread) {
+    pub fn replace(&self, process: &Process) -> bool {
+        let is_news = process.thread_count() > 1 && !process.is_leaving();
+        if is_news {
             process.leave();
-            self.let_idle_ones_leave();
             if let Some(supervisor) = self.supervisor() {
                 supervisor.ring();
             }
         }
+        is_news
     }
 
     pub(super) fn set_supervisor(&self, handle: SupervisorHandle) {

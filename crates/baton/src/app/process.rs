@@ -39,7 +39,7 @@ pub struct Process {
     /// The slot whose request it is at, as far as is known; for the log.
     current_slot: AtomicU32,
     dead: AtomicBool,
-    /// It makes way: its threads leave one after the other.
+    /// It makes way for another, or is about to: its threads leave one after the other.
     leaving: AtomicBool,
     /// It was told to end.
     stopping: AtomicBool,
@@ -158,7 +158,11 @@ impl Process {
         self.current_slot.store(slot, Ordering::Relaxed);
     }
 
+    /// 0 if that is not known: threads share what they write to.
     pub fn last_request(&self) -> u64 {
+        if self.thread_count() > 1 {
+            return 0;
+        }
         let slot = self.current_slot.load(Ordering::Relaxed);
         let offers = self.offers.get(slot as usize);
         offers.map_or(0, |offers| offers.request.load(Ordering::Relaxed))
@@ -207,14 +211,18 @@ impl Process {
         let _ = rustix::process::pidfd_send_signal(&self.pidfd, signal);
     }
 
-    /// The dispatcher lets go of all its threads, each when it is free.
+    /// Another is to take its place.
     pub fn leave(&self) {
         self.leaving.store(true, Ordering::Release);
     }
 
-    /// Another is to take its place.
     pub fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Acquire)
+    }
+
+    /// It is to leave, and none of its threads has.
+    pub fn is_to_be_replaced(&self) -> bool {
+        self.is_leaving() && self.threads_left.load(Ordering::Acquire) == 0
     }
 
     /// Tells all its threads to leave when they are done.

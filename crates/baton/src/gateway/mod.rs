@@ -59,7 +59,7 @@ struct Stalled {
     place: Place,
     thread: ThreadId,
     seat: u32,
-    since_ms: u64,
+    kill_at_ms: u64,
 }
 
 /// Where a connection's request waits, or waited.

@@ -148,8 +148,10 @@ impl Gateway {
     #[cold]
     pub(super) fn take_back(&mut self, io: &mut Io, at: usize, now_ms: u64) -> Followed {
         let running = self.running.swap_remove(at);
+        // Each of its threads may have had an offer at the same time.
+        let threads = u64::from(running.place.process.thread_count());
         let untaken_max = STALLED_MS_MAX / running.pool().app.options.offer_ms.max(1);
-        if u64::from(running.place.process.count_untaken()) >= untaken_max.max(2) {
+        if u64::from(running.place.process.count_untaken()) >= threads * untaken_max.max(2) {
             // It looks as if it went back to sleep each time, and never takes anything.
             self.kill_stalled(&running.place.process);
         }
@@ -159,7 +161,7 @@ impl Gateway {
             place: running.place,
             thread: running.thread,
             seat: running.seat,
-            since_ms: now_ms,
+            kill_at_ms: now_ms + STALLED_MS_MAX,
         };
         self.stalled.push(stalled);
         if running.client == Client::There && now_ms < running.pending.deadline_ms {
@@ -193,10 +195,9 @@ impl Gateway {
         if running.client == Client::There {
             refuse_or_abort(io, running, 504, "The application took too long.\n");
         }
-        let thread = running.thread;
         self.count_trouble(&process.pool, |counters| &counters.over_deadline);
         process.signal(Signal::PROF);
-        process.pool.empty_process_of(thread, &process);
+        process.pool.replace(&process);
         self.client_left(io, at)
     }
 
@@ -204,14 +205,20 @@ impl Gateway {
     pub(super) fn check_stalled(&mut self, now_ms: u64) {
         let mut at = 0;
         while at < self.stalled.len() {
-            let stalled = &self.stalled[at];
+            let stalled = &mut self.stalled[at];
+            let process = &stalled.place.process;
             if stalled.place.is_asleep_again() {
                 let stalled = self.stalled.swap_remove(at);
                 self.release_seat(&stalled.place, stalled.thread, stalled.seat, now_ms);
                 continue;
             }
-            if now_ms >= stalled.since_ms + STALLED_MS_MAX {
-                self.kill_stalled(&stalled.place.process);
+            if now_ms >= stalled.kill_at_ms && process.pool.replace(process) {
+                // What its other threads have may be finished before.
+                stalled.kill_at_ms = now_ms + process.pool.app.options.kill_grace_ms;
+            }
+            if now_ms >= stalled.kill_at_ms {
+                let process = process.clone();
+                self.kill_stalled(&process);
                 self.stalled.swap_remove(at);
                 continue;
             }

@@ -5,8 +5,8 @@ use rustix::process::Pid;
 
 use super::{number_of, read};
 
-/// Threads of one process that are looked at, at 5 us each; an application may start as many as it likes.
-const TASKS_MAX: usize = 512;
+/// Threads of one process that are looked at; it may have hundreds.
+const TASKS_SAMPLED_MAX: usize = 8;
 
 /// Since the process began, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -24,16 +24,22 @@ pub fn cpu_taken(pid: Pid) -> Option<CpuTaken> {
         .or_else(|| cpu_clock(pid))
 }
 
-/// The same of all its threads, the first [`TASKS_MAX`] of them. One that ends takes with it what it took.
+/// The same of all its threads. For how long they waited is told by an even sample, at 5 us each.
 pub fn cpu_taken_by_all(pid: Pid) -> Option<CpuTaken> {
+    let taken = cpu_clock(pid)?;
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok();
-    let tasks = tasks.into_iter().flatten().flatten().take(TASKS_MAX);
-    let of_each = tasks.filter_map(|task| of_schedstat(&read(&task.path().join("schedstat"))?));
-    let sum = of_each.reduce(|sum, one| CpuTaken {
-        cpu_us: sum.cpu_us + one.cpu_us,
-        delay_us: sum.delay_us.zip(one.delay_us).map(|(a, b)| a + b),
+    let tasks: Vec<_> = tasks.into_iter().flatten().flatten().collect();
+    let stride = tasks.len().div_ceil(TASKS_SAMPLED_MAX).max(1);
+    let sample = tasks.iter().step_by(stride);
+    let delays = sample.filter_map(|task| {
+        let text = read(&task.path().join("schedstat"))?;
+        of_schedstat(&text)?.delay_us
     });
-    sum.or_else(|| cpu_clock(pid))
+    let (sampled, delay_us) = delays.fold((0, 0), |(count, sum), us| (count + 1, sum + us));
+    Some(CpuTaken {
+        delay_us: (sampled > 0).then(|| delay_us * tasks.len() as u64 / sampled),
+        ..taken
+    })
 }
 
 fn of_schedstat(text: &str) -> Option<CpuTaken> {

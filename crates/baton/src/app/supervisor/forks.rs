@@ -98,7 +98,7 @@ impl Supervisor {
         };
         self.process_count()
             .saturating_sub(self.count_of(self.current.generation))
-            .min(bound.saturating_sub(self.members.len() + self.nascent.len()))
+            .min(bound.saturating_sub(self.crowd()))
     }
 
     fn missing_of_successor(&self) -> usize {
@@ -112,12 +112,19 @@ impl Supervisor {
 
     /// Processes that may be started before others have ended.
     pub(super) fn room(&self) -> usize {
-        self.process_count_max()
-            .saturating_sub(self.members.len() + self.nascent.len())
+        self.process_count_max().saturating_sub(self.crowd())
     }
 
-    /// Of all generations together: in a restart, or while one that leaves is at its last requests, there are a few more than
-    /// are wanted.
+    /// Processes that count against the room. One that leaves, and has threads at their last requests, holds nobody up, unless there
+    /// are more of these than are wanted at all. (With one thread each they are told to end at once.)
+    fn crowd(&self) -> usize {
+        let members = self.members.values().map(|member| &member.process);
+        let leave = members.filter(|process| process.is_leaving() && !process.is_stopping());
+        let free = leave.count().min(self.process_count());
+        self.members.len() - free + self.nascent.len()
+    }
+
+    /// Of all generations together, but for those that leave: in a restart, and only then, there are a few more than are wanted.
     pub(super) fn process_count_max(&self) -> usize {
         let processes = self.process_count();
         processes + (processes / SURGE_DIVISOR).max(1)

@@ -3,6 +3,7 @@
 //! A request has its own deadline, which its I/O thread sees to. What is left for this room are scripts that go on after
 //! their reply is complete, and processes that were told to end and do not.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rustix::process::Signal;
@@ -51,7 +52,8 @@ impl Supervisor {
     }
 
     /// Processes that would leave if they were not busy, and since when they are, and were in the way. As long as there
-    /// are such, each of their threads leaves when it is free: so all have been at the same request since that began.
+    /// are such, each of their threads leaves when it is free: so all have been at the same request since that began. Of a
+    /// process the one counts that has been busy for longest.
     fn surplus_at_work(&mut self, now_ms: u64) -> Vec<(Arc<Process>, u64)> {
         let dispatcher = self.pool.dispatcher();
         let mut at_work = dispatcher.leavers_at_work().peekable();
@@ -60,12 +62,16 @@ impl Supervisor {
             return Vec::new();
         }
         let surplus_since_ms = *self.leavers.surplus_since_ms.get_or_insert(now_ms);
-        at_work
-            .map(|(place, busy_since_ms)| {
-                let since_ms = busy_since_ms.max(surplus_since_ms);
-                (place.process.clone(), since_ms)
-            })
-            .collect()
+        let mut processes = HashMap::new();
+        for (place, busy_since_ms) in at_work {
+            let since_ms = busy_since_ms.max(surplus_since_ms);
+            let process = &place.process;
+            let (_, longest_ms) = processes
+                .entry(process.number)
+                .or_insert_with(|| (process.clone(), since_ms));
+            *longest_ms = since_ms.min(*longest_ms);
+        }
+        processes.into_values().collect()
     }
 
     /// As for a request over its deadline: a SIGPROF, and a SIGKILL after the grace. Later than that, so that no request

@@ -54,7 +54,7 @@ const SERVE_MS_MAX: u64 = 2 * START_MS_MAX;
 const NASCENT_MAX: usize = 64;
 /// The supervisor is never busy for so long.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
-/// In a restart there may be more processes than threads, by the threads divided by this, and at least by one.
+/// In a restart there may be more processes than are wanted, by that number divided by this, and at least by one.
 const SURGE_DIVISOR: usize = 4;
 
 /// What the supervisor is told by other threads.

@@ -246,6 +246,9 @@ impl Supervisor {
     fn make_room(&mut self, now_ms: u64) -> Option<u64> {
         let is_ready = |seat: &&Seat| matches!(seat.zygote, ZygoteState::Ready(_));
         let successor = self.successor.as_ref().filter(is_ready)?;
+        if self.is_thinning_out() {
+            return None;
+        }
         // While new ones boot it is they who take up the room: they may come to nothing, and old ones are to go on then.
         if self.room() > 0 || self.count_of(successor.generation) > 0 {
             return None;
@@ -257,7 +260,9 @@ impl Supervisor {
         let older = self.members.values();
         let older = older.filter(|member| member.generation < successor.generation);
         let threads = older.flat_map(|member| &member.threads).copied();
-        let keep = self.thread_count() - self.threads_per_process();
+        let keep = self
+            .thread_count()
+            .saturating_sub(self.threads_per_process());
         self.pool.dispatcher().retire(threads, keep);
         self.pool.let_idle_ones_leave();
         None

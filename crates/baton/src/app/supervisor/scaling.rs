@@ -18,7 +18,7 @@ use baton_dispatch::{Glance, ThreadId};
 
 use super::gauges::Gauges;
 use super::report::{Line, Report};
-use super::{Supervisor, ZygoteState};
+use super::{Member, Supervisor, ZygoteState};
 
 pub(super) struct Scaler {
     /// Threads that are to be there, those added by hand included.
@@ -242,20 +242,28 @@ impl Supervisor {
         }
     }
 
-    /// Threads beyond those that are wanted leave: idle ones now, busy ones when they are free. In a restart it is the
-    /// old ones that do.
+    /// Threads beyond those that are wanted leave: idle ones now, busy ones when they are free. First of all those whose process
+    /// is to be replaced. In a restart it is the old ones that do.
     pub(super) fn advance_surplus(&mut self) {
         if self.is_replacing() || self.is_thinning_out() {
             return;
         }
         let keep = self.thread_count();
         let mut dispatcher = self.pool.dispatcher();
-        if dispatcher.thread_count() <= keep {
-            // What was said in a restart that failed does not count any more.
-            return dispatcher.retire([], keep);
+        let surplus = dispatcher.thread_count().saturating_sub(keep);
+        if surplus == 0 {
+            // What was said before, in a restart that failed, does not count any more.
+            return dispatcher.retire_none();
         }
-        let all = self.members.values().flat_map(|member| &member.threads);
-        dispatcher.retire(all.copied(), keep);
+        let threads_of = |may: fn(&Member) -> bool| {
+            let members = self.members.values().filter(move |member| may(member));
+            members.flat_map(|member| &member.threads).copied()
+        };
+        let replaced = threads_of(|member| member.process.is_to_be_replaced());
+        match replaced.clone().count() >= surplus {
+            true => dispatcher.retire(replaced, keep),
+            false => dispatcher.retire(threads_of(|_| true), keep),
+        }
         drop(dispatcher);
         self.pool.let_idle_ones_leave();
     }
