@@ -62,9 +62,12 @@ impl IdleThreads {
         let len = self.idle.len();
         let look_max = running.map_or(LOOK_MAX, |_| LOOK_MAX_SHARED);
         let latest = (len.saturating_sub(look_max)..len).rev();
-        let running = |at: &usize| running.map_or(0, |of| of(self.idle[*at].thread));
-        let fewest = latest.clone().map(|at| running(&at)).min();
-        let mut latest = latest.filter(|at| Some(running(at)) == fewest);
+        let fewest = running.and_then(|of| {
+            let latest = latest.clone();
+            latest.map(|at| of(self.idle[at].thread)).min()
+        });
+        let runs_fewest = |at: &usize| running.map(|of| of(self.idle[*at].thread)) == fewest;
+        let mut latest = latest.filter(runs_fewest);
         let at = last
             .and_then(|last| latest.clone().find(|at| self.idle[*at].thread == last))
             .or_else(|| latest.clone().find(|at| self.idle[*at].near == near))

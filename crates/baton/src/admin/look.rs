@@ -66,7 +66,7 @@ impl Look {
 
 impl PoolLook {
     fn of(pool: Arc<Pool>, state: Option<PoolState>) -> Self {
-        // Allocated before the lock is taken; a few may come meanwhile.
+        // Allocated before the lock is taken; a few may come meanwhile, and threads that leave do not count.
         let mut threads = Vec::with_capacity(pool.dispatcher().thread_count() + 16);
         let dispatcher = pool.dispatcher();
         dispatcher.list(&mut threads);

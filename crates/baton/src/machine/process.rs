@@ -7,6 +7,8 @@ use super::{number_of, read};
 
 /// Threads of one process that are looked at; it may have hundreds.
 const TASKS_SAMPLED_MAX: usize = 8;
+/// Among so many of them: an application may start as many as it likes.
+const TASKS_LISTED_MAX: usize = 1024;
 
 /// Since the process began, in microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +30,8 @@ pub fn cpu_taken(pid: Pid) -> Option<CpuTaken> {
 pub fn cpu_taken_by_all(pid: Pid) -> Option<CpuTaken> {
     let taken = cpu_clock(pid)?;
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).ok();
-    let tasks: Vec<_> = tasks.into_iter().flatten().flatten().collect();
+    let tasks = tasks.into_iter().flatten().flatten();
+    let tasks: Vec<_> = tasks.take(TASKS_LISTED_MAX).collect();
     let stride = tasks.len().div_ceil(TASKS_SAMPLED_MAX).max(1);
     let sample = tasks.iter().step_by(stride);
     let delays = sample.filter_map(|task| {

@@ -8,7 +8,7 @@ use baton_dispatch::autoscale::{CpuCounters, Memory, StartCost, Work};
 use super::Member;
 use crate::machine::{self, CpuTaken, MemoryLeft};
 
-/// Processes that are looked at in one look, at 5 us each. Of more a part stands for all.
+/// Processes that are looked at in one look, at 5 us each, or 40 where they have several threads. Of more a part stands for all.
 const SAMPLE_MAX: usize = 32;
 /// The memory that is left is read again after this time, which takes some 50 us.
 const MEMORY_MS: u64 = 100;

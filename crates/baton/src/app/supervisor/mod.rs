@@ -110,15 +110,16 @@ impl SupervisorHandle {
         let _ = rustix::io::write(&*self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Adds threads, by whole processes, which the load does not take away again. Returns how many there are to be, or why they cannot be
-    /// added: over a limit, no memory, count 0, or the pool is dormant or stopping. Waits for the supervisor, at most
-    /// [`ANSWER_MAX`].
+    /// Adds threads, by whole processes, which the load does not take away again. Returns how many there are to be, or why
+    /// they cannot be added: over a limit, no memory, count 0, or the pool is dormant or stopping. Waits for the supervisor,
+    /// at most [`ANSWER_MAX`].
     pub fn add_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Add(count))
     }
 
-    /// Removes threads, by whole processes: idle ones at once, busy ones when they are free. Those that were added by hand go first, in number.
-    /// Returns how many there are to be, or why there cannot be fewer. Waits as [`SupervisorHandle::add_threads`].
+    /// Removes threads, by whole processes: idle ones at once, busy ones when they are free. Those that were added by hand go
+    /// first, in number. Returns how many there are to be, or why there cannot be fewer. Waits as
+    /// [`SupervisorHandle::add_threads`].
     pub fn remove_threads(&self, count: u32) -> Result<u32, String> {
         self.change_threads(Change::Remove(count))
     }
